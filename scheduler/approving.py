@@ -172,8 +172,8 @@ class ApprovalDemand:
         """Whether it asks for fewer approvals than another, of a lower role, or for ones that count for longer."""
         if self.automatic or other.automatic:
             return self.automatic and not other.automatic
-        lasts, lasted = (float("inf") if each.expires_after_h is None else each.expires_after_h
-                         for each in (self, other))
+        lasts, lasted = (float("inf") if demand.expires_after_h is None else demand.expires_after_h
+                         for demand in (self, other))
         return self.approvals < other.approvals or RANKS[self.role] < RANKS[other.role] or lasts > lasted
 
 
@@ -259,13 +259,13 @@ def less_asked(before: Rules, after: Rules) -> Case | None:
     both = (before, after)
     clauses = [clause for rules in both for clause in (*rules.clauses, rules.otherwise)]
     limits = [rules.automatic for rules in both if rules.automatic is not None]
-    by_mention = {tuple(kind in each.kinds for each in (*clauses, *limits)): kind for kind in PLAN_KINDS}
+    by_mention = {tuple(kind in scope.kinds for scope in (*clauses, *limits)): kind for kind in PLAN_KINDS}
     money = [clause.above_money_per_hour for clause in clauses if clause.above_money_per_hour is not None]
     effects = {effect for limit in limits for effect in limit.effects}
     unnamed = {effect for effect in REACHES if effect not in effects}
     cases = (
-        Case(kind, own, price, touches_others, pause_ms, reaches)
-        for kind in by_mention.values() for own in (True, False)
+        Case(kind, is_own, price, touches_others, pause_ms, reaches)
+        for kind in by_mention.values() for is_own in (True, False)
         for price in _both_sides(money + [limit.most_money_per_hour for limit in limits])
         for touches_others in (False, True)
         for pause_ms in _both_sides([limit.most_pause_ms for limit in limits])
@@ -288,12 +288,12 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
     reaches : frozenset of str, optional
         What the tasks that it starts reach beyond Weir (`effects.reached_by`).
     """
-    own, price = plan.dataflow.team, plan.price
-    pays_more = any(change.team != own and change.money_per_hour_delta > 0 for change in plan.bill_changes)
+    owner, price = plan.dataflow.team, plan.price
+    pays_more = any(change.team != owner and change.money_per_hour_delta > 0 for change in plan.bill_changes)
     return Case(
-        kind=plan.kind, own=team == own,
+        kind=plan.kind, own=team == owner,
         money_per_hour=0.0 if price is None else price.money_per_hour_delta + price.slots_per_hour_delta,
-        touches_others=pays_more or any(name != own for name in plan.touched_teams),
+        touches_others=pays_more or any(name != owner for name in plan.touched_teams),
         pause_ms=pause_ms, reaches=reaches)
 
 

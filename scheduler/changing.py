@@ -118,7 +118,7 @@ def _begun_apart(newcomer: Newcomer, saved: SavedStates) -> Newcomer:
     """The same with a past of its own: also where the version that runs began from that savepoint, too."""
     apart = identity_apart(newcomer.dataflow_id, saved)
     tried = (replace(newcomer, restored=f"{apart}:{again}" if again else apart) for again in count())
-    return next(each for each in tried if not each.merged(fresh=False).reused)
+    return next(newer for newer in tried if not newer.merged(fresh=False).reused)
 
 
 def _unchanged(
@@ -151,11 +151,11 @@ class _Version:
         """What executes each task: of the document, and what the version that runs has besides to make those from."""
         running = dict(self.merged.running)
         named = {running_id: task_id for task_id, running_id in sorted(self.before.running.items())}
-        known, unseen = set(running.values()), [task_id for task_id in running.values() if task_id in named]
+        running_ids, unseen = set(running.values()), [task_id for task_id in running.values() if task_id in named]
         while unseen:
             for parent in self.estate.tasks[unseen.pop()].parents:
-                if parent not in known:
-                    known.add(parent)
+                if parent not in running_ids:
+                    running_ids.add(parent)
                     unseen.append(parent)
                     running[_free(named[parent], running)] = parent
         return running
@@ -219,7 +219,7 @@ class _Version:
             notes=tuple(filter(None, [
                 beginning_note(saved, newcomer.dataflow, newcomer.task_types) if saved else "",
                 order_note(reads_divided(estate, started, task_types=newcomer.task_types), started),
-                crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note(),
+                crowding_note(estate, adjusted, tasks=self.reused), self._state_note(), self._schedule_note(),
                 chained_note(estate, {task: self.running[task] for task in dataflow.unchained}), *remarks])))
 
     def _restores(self) -> Mapping[str, SavedTask]:

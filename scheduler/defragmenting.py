@@ -59,15 +59,15 @@ def plan_defragmentation(
     """
     submitted, rule, evidence = submitted_in(
         estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()
-    own = {estate.places[task_id][0] for task_id in submitted.running.values()}
+    fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
     limits: dict[str, Any] = {
         "task_types": task_types, "query_cores": for_query, "longest_chain": longest_chain, "busy": busy,
         "apart": apart}
     if path is None:
-        possible = fusions(estate, own, **limits)
+        possible = fusions(estate, fragments, **limits)
     else:
-        step = step_of(estate, path, **limits) if own.issuperset(path) else None
+        step = step_of(estate, path, **limits) if fragments.issuperset(path) else None
         possible = [] if step is None else [step]
     ranked = [
         (worth_of(estate, candidate, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), candidate)

@@ -81,8 +81,8 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
         if len(parts[task]) > 1:
             ranges = ranges_of([part.weight for part in parts[task]])
             divided[running[task]] = tuple(
-                RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(own,))
-                for part, own in zip(parts[task], ranges, strict=True))
+                RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(key_range,))
+                for part, key_range in zip(parts[task], ranges, strict=True))
     return LaidOut(
         slots={running[task]: own_bundles[0].slot for task, own_bundles in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),

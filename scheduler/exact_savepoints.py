@@ -126,7 +126,8 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
         A task is not in the savepoint, is another there, or is in the savepoint alone; the error says why of each.
     """
     differing = {
-        each.task: each.why for each in beginnings(saved, dataflow, task_types) if each.begins == "refused"}
+        beginning.task: beginning.why for beginning in beginnings(saved, dataflow, task_types)
+        if beginning.begins == "refused"}
     if differing:
         raise SavepointDiffers(
             f"It cannot begin from savepoint {saved.name}: "
@@ -151,8 +152,9 @@ def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes
     """For reviewers: from which moment its states and events are, and which tasks begin without any."""
     moment = datetime.fromtimestamp(saved.at_ms / 1000, tz=UTC)
     tasks = beginnings(saved, dataflow, task_types)
-    begun = _named(f"{each.task} {each.why}" for each in tasks if each.begins in ("state", "position"))
-    stateless = _named(each.task for each in tasks if each.begins == "nothing")
+    begun = _named(
+        f"{beginning.task} {beginning.why}" for beginning in tasks if beginning.begins in ("state", "position"))
+    stateless = _named(beginning.task for beginning in tasks if beginning.begins == "nothing")
     return (
         f"It begins from savepoint {saved.name}, taken {moment:%Y-%m-%d %H:%M:%S} UTC, on node {saved.node}: {begun}. "
         + (f"Without state: {stateless}. " if stateless else "")

@@ -125,12 +125,12 @@ def ring_cut(
     if keys is None or keys.loads is None:
         return {}
     sizes = keys.loads.sizes(list(shares.values()))
-    anew = {place: (own,) for place, own in zip(
+    anew = {place: (key_range,) for place, key_range in zip(
         shares, ranges_of([size / KEY_GROUPS for size in sizes]), strict=True)}
     if keys.ranges.keys() == {slots[place] for place in shares}:
-        own = {place: keys.ranges[slots[place]] for place in shares}
-        if fullest(own, shares, keys.loads) <= (1 + NEAR) * fullest(anew, shares, keys.loads):
-            return own
+        ranges_now = {place: keys.ranges[slots[place]] for place in shares}
+        if fullest(ranges_now, shares, keys.loads) <= (1 + NEAR) * fullest(anew, shares, keys.loads):
+            return ranges_now
     return anew
 
 
@@ -166,11 +166,11 @@ def cut_off(pieces: Sequence[KeyPiece], size: int) -> tuple[list[KeyPiece], list
     first: list[KeyPiece] = []
     rest: list[KeyPiece] = []
     for piece in pieces:
-        own = min(piece.size, size - sum(other.size for other in first))
-        if own:
-            first.append(replace(piece, size=own))
-        if own < piece.size:
-            rest.append(KeyPiece((piece.first + own) % KEY_GROUPS, piece.size - own, piece.giver))
+        taken = min(piece.size, size - sum(other.size for other in first))
+        if taken:
+            first.append(replace(piece, size=taken))
+        if taken < piece.size:
+            rest.append(KeyPiece((piece.first + taken) % KEY_GROUPS, piece.size - taken, piece.giver))
     return first, rest
 
 

@@ -153,27 +153,28 @@ def plan_move(
     """
     submitted = submitted_in(estate, dataflow_id)
     fragments = {estate.places[task_id][0]: None for task_id in submitted.running.values()}
-    own = {bundle.id: (fragment, bundle) for fragment in map(estate.fragments.__getitem__, fragments)
-           for bundle in fragment.queries if not bundle.leaving}
+    bundles_by_id = {bundle.id: (fragment, bundle) for fragment in map(estate.fragments.__getitem__, fragments)
+                     for bundle in fragment.queries if not bundle.leaving}
     queries = tuple(dict.fromkeys((query, *along)))
     for name in queries:
-        if name not in own:
+        if name not in bundles_by_id:
             raise NotFound(
                 f"{submitted.name} has no query {name}.",
-                remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=name)
+                remedy=f"Name one of {', '.join(sorted(bundles_by_id))}.", dataflow=dataflow_id, query=name)
     _require_open(estate, query, slot, silent=silent, closed=closed)
     for name in queries:
-        node = node_of(own[name][1].slot)
+        node = node_of(bundles_by_id[name][1].slot)
         if node in silent and name not in copied:
             raise InvalidTransition(
                 f"{name} cannot be moved: {node}, which has its state, does not report.",
                 remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
-        _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
-    homes = {name: own[name][0] for name in queries}
+        _require_movable(estate, *bundles_by_id[name], slot, task_types=task_types, file_secrets=file_secrets)
+    homes = {name: bundles_by_id[name][0] for name in queries}
     slots = dict.fromkeys(queries, slot)
     for name, place in others.items():
         fragment = estate.fragments.get(bundles.get(name, name))
-        bundle = fragment and next((own for own in fragment.queries if own.id == name and not own.leaving), None)
+        bundle = fragment and next((
+            candidate for candidate in fragment.queries if candidate.id == name and not candidate.leaving), None)
         if fragment is None or bundle is None or name not in copied or name in homes:
             continue
         with suppress(InvalidTransition, NotFound):

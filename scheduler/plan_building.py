@@ -114,17 +114,17 @@ def price_of_rearrangement(
     queries_started, queries_stopped, tasks_stopped : int, optional
         Queries that begin and end with the plan, and tasks that end.
     """
-    own = running_of(submitted)
-    costs = running_costs(estate, own, task_types=task_types, prices=prices)
+    tasks = running_of(submitted)
+    costs = running_costs(estate, tasks, task_types=task_types, prices=prices)
     if begins is NO_COST and ceases is NO_COST:
         more = (queries_started - queries_stopped) * query_cores(prices) if cores_delta is None else cores_delta
         begins = estimated_cost(max(0.0, more), prices=prices)
         ceases = estimated_cost(max(0.0, -more), prices=prices)
     return price_of(
         prices=prices, added=begins, freed=ceases, whole=total_cost(cost.figure for cost in costs.values()),
-        tasks_reused=len(own) - tasks_stopped, tasks_stopped=tasks_stopped, queries_started=queries_started,
+        tasks_reused=len(tasks) - tasks_stopped, tasks_stopped=tasks_stopped, queries_started=queries_started,
         queries_stopped=queries_stopped,
-        types=AlternatesAtWork(estate, task_types=task_types, prices=prices).types(own))
+        types=AlternatesAtWork(estate, task_types=task_types, prices=prices).types(tasks))
 
 
 def running_of(submitted: Submitted) -> tuple[str, ...]:
@@ -166,10 +166,10 @@ def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitte
     users = [(estate.users_of(task_id), int(task_id in used)) for task_id in task_ids]
     named = sorted({user for task_users, _ in users for user in task_users.first} - {left})[:NAMED]
     teams = {
-        user_team for task_users, own in users for user_team, number in task_users.by_team.items()
-        if number > (own if user_team == team else 0)}
+        user_team for task_users, owned in users for user_team, number in task_users.by_team.items()
+        if number > (owned if user_team == team else 0)}
     return {
         "touched": tuple(named),
         "touched_teams": tuple(sorted(teams)),
-        "touched_count": max((len(named), *(task_users.count - own for task_users, own in users))),
+        "touched_count": max((len(named), *(task_users.count - owned for task_users, owned in users))),
     }

@@ -158,7 +158,7 @@ def plan_submission(
             *filter(None, [
                 beginning_note(begin_from, alone, task_types) if begin_from else "",
                 order_note(reads_divided(estate, started, task_types=task_types), started),
-                crowding_note(estate, resumed, own=merged.reused),
+                crowding_note(estate, resumed, tasks=merged.reused),
                 chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained}),
                 begun_note(estate, merged.running, reused=merged.reused, task_types=task_types)]),
             *(notes_of(schedule, task_types=task_types) if schedule else ()), *remarks),

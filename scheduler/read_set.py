@@ -191,10 +191,10 @@ class Answers:
             reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads))
 
     def _digest(self, part: str, key: str) -> str:
-        known = self._digests.get((part, key))
-        if known is None:
-            known = self._digests[part, key] = _digest(part, self._look_ups[part](key))
-        return known
+        digest = self._digests.get((part, key))
+        if digest is None:
+            digest = self._digests[part, key] = _digest(part, self._look_ups[part](key))
+        return digest
 
 
 def _digest(part: str, answer: Any) -> str:

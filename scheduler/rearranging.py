@@ -47,17 +47,17 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
     submitted = submitted_in(estate, dataflow_id)
     if not submitted.paused:
         raise NotPaused(f"{submitted.name} is not paused.", remedy="There is nothing to resume.", dataflow=dataflow_id)
-    own = running_of(submitted)
-    resumed = tuple(task_id for task_id in own if not is_working(estate, task_id))
-    change = adjust(estate, dict.fromkeys(own, "works"))
+    tasks = running_of(submitted)
+    resumed = tuple(task_id for task_id in tasks if not is_working(estate, task_id))
+    change = adjust(estate, dict.fromkeys(tasks, "works"))
     return plan_of_rearrangement(
         RESUME, estate, _turned(submitted), change, heads=heads_of(change.after.values()),
         resumed=resumed,
         task_types=task_types, prices=prices, queries_started=queries_begun(change),
         begins=turned_cost(estate, resumed, task_types=task_types, prices=prices),
         bill_changes=bill_changes(
-            estate, own, team=submitted.team, comes=True, task_types=task_types, prices=prices, is_paused_user=True),
-        notes=tuple(filter(None, [crowding_note(estate, change, own=own)])))
+            estate, tasks, team=submitted.team, comes=True, task_types=task_types, prices=prices, is_paused_user=True),
+        notes=tuple(filter(None, [crowding_note(estate, change, tasks=tasks)])))
 
 
 def _turned(submitted: Submitted) -> Submitted:

@@ -139,17 +139,17 @@ def plan_schedule(
             f"{', '.join(fixed[:5])} cannot be scheduled: paused, no longer there, or fused with what cannot be cut",
             remedy="Ask for the schedule again.", tasks=fixed)
     ids = (f"f{estate.generation + 1}-{number}" for number in count())
-    own = submitted.running
+    tasks = submitted.running
     change = scheduled_anew(
         estate,
-        {own[task]: _division_of(task, parts, running[task], job) for task, parts in wanted.items()},
+        {tasks[task]: _division_of(task, parts, running[task], job) for task, parts in wanted.items()},
         ids=ids, task_types=task_types, left=left)
     if not change.steps:
         raise NothingToChange(
             f"{submitted.name} runs as this schedule has it: the same threads on the same slots, the same weights.",
             remedy="There is nothing to do.", dataflow=dataflow_id)
     of_task = {task_id: fragment for fragment in change.after.values() for task_id in fragment.tasks}
-    now = {task: of_task.get(own[task], fragment) for task, fragment in running.items()}
+    now = {task: of_task.get(tasks[task], fragment) for task, fragment in running.items()}
     price = _price(
         estate, submitted, change, task_types=task_types, prices=prices, schedule=schedule, running=running)
     changed = {step.fragment for step in change.steps}
@@ -158,7 +158,7 @@ def plan_schedule(
         heads=heads_of(
             fragment for fragment_id, fragment in change.before.items()
             if fragment_id in changed or fragment_id not in change.after),
-        promise=promise_of(schedule, currency=prices.currency, id_of=bundle_ids(now.values(), own)),
+        promise=promise_of(schedule, currency=prices.currency, id_of=bundle_ids(now.values(), tasks)),
         notes=(
             *_cut_notes(change), *_order_notes(running, now), *_far_notes(now),
             *_stays_fused(estate, dataflow_id, job.dataflow, task_types),

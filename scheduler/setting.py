@@ -56,11 +56,11 @@ def plan_settings(
         The queries are set so already, or a schedule divides one that is to stay open.
     """
     submitted = submitted_in(estate, dataflow_id)
-    own = {estate.places[task_id][0]: None for task_id in submitted.running.values()}
+    queries = {estate.places[task_id][0]: None for task_id in submitted.running.values()}
     for name, stays_open in real_time.items():
-        if name not in own:
+        if name not in queries:
             raise NotFound(
-                f"{submitted.name} has no query {name}.", remedy=f"Name one of {', '.join(sorted(own))}.",
+                f"{submitted.name} has no query {name}.", remedy=f"Name one of {', '.join(sorted(queries))}.",
                 dataflow=dataflow_id, query=name)
         if stays_open and estate.fragments[name].divided:
             raise InvalidTransition(
@@ -127,10 +127,10 @@ def plan_switch(
             raise InvalidTransition(
                 f"{task_named} cannot be done by {switched[running.id]} and {chosen} at once.",
                 remedy="Name one alternate for it.", dataflow=dataflow_id, task=name, alternate=chosen)
-        own = estate.places[running.id][0]
+        home = estate.places[running.id][0]
         for settings, which in ((before, was), (after, becomes)):
-            now = settings.get(own, estate.settings.get(own, USUAL))
-            settings[own] = replace(now, alternates={**now.alternates, running.id: which})
+            now = settings.get(home, estate.settings.get(home, USUAL))
+            settings[home] = replace(now, alternates={**now.alternates, running.id: which})
         switched[running.id] = chosen
     ceases, begins = switched_cost(estate, switched, task_types=task_types, prices=prices)
     return plan_of_rearrangement(
@@ -158,16 +158,16 @@ def plan_key_switch(
             f"{task} has one alternate for all keys.", remedy="Switch the task, or name a key in its by.",
             dataflow=submitted.id, task=task)
     fragment = estate.fragments[estate.places[running.id][0]]
-    own = {fragment.id: estate.settings.get(fragment.id, USUAL)}
+    settings = {fragment.id: estate.settings.get(fragment.id, USUAL)}
     step = Step(SWITCH_KEY.name, fragment.id, task=running.id, of_key=of_key, alternate=alternate)
     return plan_of_rearrangement(
         SET, estate, submitted, FragmentChange({fragment.id: fragment}, {fragment.id: fragment}, (step,)),
-        heads=[running.id], task_types=task_types, prices=prices, cores_delta=0.0, settings_before=own,
-        settings_after=own)
+        heads=[running.id], task_types=task_types, prices=prices, cores_delta=0.0, settings_before=settings,
+        settings_after=settings)
 
 
 def _require_alternate(running: RunningTask, alternate: str, submitted: Submitted, task: str) -> None:
-    names = [each.name for each in alternates_in(running.type, running.config)]
+    names = [way.name for way in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
             f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=submitted.id,
@@ -181,8 +181,8 @@ def _switched(
     works there then."""
     running = _dynamic_task(estate, submitted, task)
     _require_alternate(running, alternate, submitted, task)
-    own = estate.settings.get(estate.places[running.id][0], USUAL)
-    was = working_in(running.type, running.config, own.alternates.get(running.id))
+    settings = estate.settings.get(estate.places[running.id][0], USUAL)
+    was = working_in(running.type, running.config, settings.alternates.get(running.id))
     on, warming = on_of(was), warming_of(was)
     if warmed and warming != alternate:
         raise InvalidTransition(
@@ -221,15 +221,15 @@ def plan_policy(
     submitted = submitted_in(estate, dataflow_id)
     running = _dynamic_task(estate, submitted, task)
     fragment = estate.fragments[estate.places[running.id][0]]
-    own = estate.settings.get(fragment.id, USUAL)
-    after = _with(own, "policies", running.id, None if policy is None else policy.document())
-    if after == own:
+    settings = estate.settings.get(fragment.id, USUAL)
+    after = _with(settings, "policies", running.id, None if policy is None else policy.document())
+    if after == settings:
         raise InvalidTransition(
             f"{task} is switched by that policy already.", remedy="There is nothing to change.",
             dataflow=dataflow_id, task=task)
     return plan_of_rearrangement(
         SET, estate, submitted, _of_tasks(POLICY, estate, [running.id]), heads=[running.id], task_types=task_types,
-        prices=prices, cores_delta=0.0, settings_before={fragment.id: own}, settings_after={fragment.id: after},
+        prices=prices, cores_delta=0.0, settings_before={fragment.id: settings}, settings_after={fragment.id: after},
         why=why)
 
 
@@ -244,32 +244,32 @@ def _dynamic_task(estate: EstateView, submitted: Submitted, task: str) -> Runnin
     return dynamic[task]
 
 
-def _one_of(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, n=1)
-    return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
+def _one_of(name: str, names: Collection[str]) -> str:
+    near = get_close_matches(name, names, n=1)
+    return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(names))}." if names else ""
 
 
 def _of_tasks(kind: StepKind, estate: EstateView, tasks: Collection[str]) -> FragmentChange:
-    own = {task: estate.fragments[estate.places[task][0]] for task in tasks}
-    fragments = {fragment.id: fragment for fragment in own.values()}
-    steps = tuple(Step(kind.name, fragment.id, task=task) for task, fragment in own.items())
+    homes = {task: estate.fragments[estate.places[task][0]] for task in tasks}
+    fragments = {fragment.id: fragment for fragment in homes.values()}
+    steps = tuple(Step(kind.name, fragment.id, task=task) for task, fragment in homes.items())
     return FragmentChange(fragments, fragments, steps)
 
 
-def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSettings:
+def _with(settings: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSettings:
     """Settings of which one of a task is chosen otherwise; None: as usual."""
-    others = {name: each for name, each in getattr(own, of).items() if name != task}
-    return replace(own, **{of: others if chosen is None else {**others, task: chosen}})
+    others = {name: choice for name, choice in getattr(settings, of).items() if name != task}
+    return replace(settings, **{of: others if chosen is None else {**others, task: chosen}})
 
 
 def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Sequence[Step]) -> Plan:
     kind = kind_of(steps[0])
     if steps[0].of_key is not None:  # what was held is held no longer
         fragments = {name: estate.fragments[name] for step in steps if (name := step.fragment) in estate.fragments}
-        own = {name: estate.settings.get(name, USUAL) for name in fragments}
+        unchanged = {name: estate.settings.get(name, USUAL) for name in fragments}
         return plan_taking_back(
             estate, plan, FragmentChange(fragments, fragments, tuple(steps)), heads=[step.task or "" for step in steps],
-            settings_before=own, settings_after=own)
+            settings_before=unchanged, settings_after=unchanged)
     of = "policies" if kind.of_policy else "alternates"
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
@@ -278,13 +278,13 @@ def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps
         was, made = (
             getattr(settings.get(step.fragment, USUAL), of).get(task)
             for settings in (plan.settings_before, plan.settings_after))
-        own = estate.places[task][0] if task in estate.tasks else ""
-        now = before.setdefault(own, estate.settings.get(own, USUAL))
-        if not own or getattr(now, of).get(task) != made:
+        home = estate.places[task][0] if task in estate.tasks else ""
+        now = before.setdefault(home, estate.settings.get(home, USUAL))
+        if not home or getattr(now, of).get(task) != made:
             since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
             raise InvalidTransition(
                 f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
-        after[own] = _with(after.get(own, now), of, task, was)
+        after[home] = _with(after.get(home, now), of, task, was)
     return plan_taking_back(
         estate, plan, _of_tasks(kind, estate, tasks), heads=tasks, settings_before=before, settings_after=after)
 
@@ -304,8 +304,8 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
         return _plan_tasks_back(estate, plan, submitted, switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
-        name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()
-        if own.real_time == plan.settings_after[name].real_time}
+        name: replace(plan.settings_before[name], trigger_ms=None) for name, set_now in now.items()
+        if set_now.real_time == plan.settings_after[name].real_time}
     if not back:
         raise InvalidTransition(
             f"The queries of {submitted.name} were set to something else since.",

@@ -23,13 +23,13 @@ def each(names: str, cases: Iterable[Any], *, stays: bool = False) -> Callable[[
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
-        def run(*own: Any, **fixtures: Any) -> None:
+        def run(*arguments: Any, **fixtures: Any) -> None:
             failures: list[BaseException] = []
             for case in every:
                 given = dict(zip(parts, case if len(parts) > 1 else (case,), strict=True))
                 try:
                     with nullcontext() if stays else taken_back():
-                        test(*own, **fixtures, **given)
+                        test(*arguments, **fixtures, **given)
                 except (Exception, pytest.fail.Exception) as failure:
                     failure.add_note(f"in the case {given}")
                     failures.append(failure)

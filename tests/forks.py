@@ -176,9 +176,9 @@ def _run_as_fork(session: pytest.Session, name: str, connection: Connection, par
         signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell began it in the background
         die_with_parent(signal.SIGINT, parent_pid=parent_pid)
         os.environ[WORKER] = name
-        own = session.config._tmp_path_factory
-        own._basetemp = own.getbasetemp() / name
-        own._basetemp.mkdir()
+        factory = session.config._tmp_path_factory
+        factory._basetemp = factory.getbasetemp() / name
+        factory._basetemp.mkdir()
         _capture_apart(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(_Reporting(connection), "reporting fork")
         try:
@@ -200,8 +200,8 @@ def _capture_apart(manager: CaptureManager) -> None:
     capturing = manager._global_capturing
     for capture in (capturing.out, capturing.err):
         if isinstance(capture, FDCapture):
-            with tempfile.TemporaryFile() as own:
-                os.dup2(own.fileno(), capture.tmpfile.fileno(), inheritable=False)
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), capture.tmpfile.fileno(), inheritable=False)
 
 
 def _run_tests(session: pytest.Session, connection: Connection) -> None:

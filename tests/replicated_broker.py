@@ -120,11 +120,11 @@ class ReplicatedBroker:
 
     def _sentinel_knows(self, port: int) -> bool:
         with redis.Redis(port=port, socket_timeout=2.0) as sentinel:
-            known = sentinel.sentinel_masters()[SERVICE]
+            master = sentinel.sentinel_masters()[SERVICE]
             replicas = sentinel.sentinel_slaves(SERVICE)
             if any(replica["is_sdown"] or replica["is_disconnected"] for replica in replicas):
                 return False
-            return (known["num-other-sentinels"], known["port"], len(replicas)) == (2, self.primary(), self._replicas)
+            return (master["num-other-sentinels"], master["port"], len(replicas)) == (2, self.primary(), self._replicas)
 
     def _write(self, name: str, lines: tuple[Any, ...]) -> None:
         (self._folder / f"{name}.conf").write_text("\n".join(lines) + "\n")

@@ -33,8 +33,8 @@ def give_back_freed_memory() -> None:
 
 def python_path(root: Path) -> str:
     """A ``PYTHONPATH`` for a child: Weir's folder, then what this process's own names, as packages that tasks use."""
-    own = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return os.pathsep.join(dict.fromkeys([str(root), *own]))
+    folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return os.pathsep.join(dict.fromkeys([str(root), *folders]))
 
 
 def die_with_parent(on_parent_death: int = signal.SIGKILL, *, parent_pid: int | None = None) -> None:

@@ -145,8 +145,8 @@ def _open_ways(paths: Iterable[str], user: int, home: str) -> None:
         os.close(descriptor)
     if home:
         names = os.path.join(home, "passwd")
-        with open(PASSWD) as known, open(names, "x") as file:
-            file.write(f"{known.read().rstrip()}\nweir:x:{user}:{user}::{home}:/usr/sbin/nologin\n")
+        with open(PASSWD) as names_before, open(names, "x") as file:
+            file.write(f"{names_before.read().rstrip()}\nweir:x:{user}:{user}::{home}:/usr/sbin/nologin\n")
         _call("mount", libc.mount(names.encode(), PASSWD.encode(), None, _BIND, None))
     try:
         os.chdir(os.getcwd())  # else the way up from here would go on through the folders as they were

@@ -42,7 +42,7 @@ class RuleReadings:
 
 def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
-    known = RuleReadings()
+    readings = RuleReadings()
     with one_look():  # each team by what it may know, all of them of one moment
         teams = [None, *Team.objects.order_by("pk")]
         rules, stops = rules_by_team(teams), emergency_stops()
@@ -52,17 +52,17 @@ def evaluate_round(*, now_s: int) -> int:
         alerted = set(_open_alerts().filter(team__in=idle).values_list("team", flat=True))
         for scope in scopes:
             if scope.team not in idle or scope.team.pk in alerted:
-                _read(scope, rules[scope.team], known)
+                _read(scope, rules[scope.team], readings)
     with transaction.atomic():
         clock, _ = EvaluatorClock.objects.select_for_update().get_or_create(pk=1)
         if now_s <= clock.evaluated_s:
             return 0
         alerts = {alert.watched: alert for alert in _open_alerts()}
         changes = evaluate(EvaluationInput(
-            {rule_id: in_force.rule for rule_id, in_force in known.rules.items()}, known.readings, now_s,
+            {rule_id: in_force.rule for rule_id, in_force in readings.rules.items()}, readings.readings, now_s,
             {watched: alert.state for watched, alert in alerts.items()}))
-        _store(changes, known, alerts, now_s)
-        _concern(known, alerts)
+        _store(changes, readings, alerts, now_s)
+        _concern(readings, alerts)
         tell(now_s)
         EvaluatorClock.objects.filter(pk=1).update(evaluated_s=now_s)
     return len(changes)
@@ -80,35 +80,35 @@ def _open_alerts() -> QuerySet[Alert]:
     return Alert.objects.filter(phase__in=[PENDING, FIRING])
 
 
-def _read(evidence: EvaluationScope, in_force: Sequence[RuleInForce], known: RuleReadings) -> None:
+def _read(evidence: EvaluationScope, in_force: Sequence[RuleInForce], rule_readings: RuleReadings) -> None:
     team, now_s, rules = evidence.team, evidence.now_s, enabled(in_force)
-    own = {(rule.kind.name, rule.dataflow): rule_id for rule_id, rule in rules.items() if rule.dataflow}
-    overridden = {(each.kind.name, each.dataflow) for each in in_force if each.dataflow}
+    ids = {(rule.kind.name, rule.dataflow): rule_id for rule_id, rule in rules.items() if rule.dataflow}
+    overridden = {(rule.kind.name, rule.dataflow) for rule in in_force if rule.dataflow}
     for rule_id, rule in rules.items():
-        known.rules[rule_id], known.teams[rule_id] = rule, team
+        rule_readings.rules[rule_id], rule_readings.teams[rule_id] = rule, team
         kind = rule.kind
         if rule.dataflow or now_s // ROUND_S % max(1, kind.every_s // ROUND_S):
             continue
         readings = READERS[kind.name](evidence)
         if readings is not None:
-            known.readings[rule_id] = {
+            rule_readings.readings[rule_id] = {
                 element: reading for element, reading in readings.items()
                 if (kind.name, reading.dataflow) not in overridden}
-            for (name, dataflow), own_id in own.items():
+            for (name, dataflow), own_id in ids.items():
                 if name == kind.name:
-                    known.readings[own_id] = {
+                    rule_readings.readings[own_id] = {
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
-    _read_where_the_teams_is_off(evidence, rules, known)
+    _read_where_the_teams_is_off(evidence, rules, rule_readings)
     judged = without_symptoms(
         {rule_id: rule.rule for rule_id, rule in rules.items()},
-        {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
-    known.readings |= {
+        {rule_id: rule_readings.readings[rule_id] for rule_id in rules if rule_id in rule_readings.readings})
+    rule_readings.readings |= {
         rule_id: one_for_each_cause(of_rule) if rules[rule_id].kind.by_cause else of_rule
         for rule_id, of_rule in judged.items()}
 
 
 def _read_where_the_teams_is_off(
-    evidence: EvaluationScope, rules: Mapping[str, RuleInForce], known: RuleReadings
+    evidence: EvaluationScope, rules: Mapping[str, RuleInForce], rule_readings: RuleReadings
 ) -> None:
     """Rules of single dataflows whose team has turned that kind off."""
     on = {in_force.kind.name for in_force in rules.values() if not in_force.dataflow}
@@ -116,13 +116,13 @@ def _read_where_the_teams_is_off(
         if in_force.dataflow and in_force.kind.name not in on:
             readings = READERS[in_force.kind.name](evidence)
             if readings is not None:
-                known.readings[rule_id] = {
+                rule_readings.readings[rule_id] = {
                     element: reading for element, reading in readings.items()
                     if reading.dataflow == in_force.dataflow}
 
 
 def _store(
-    changes: Sequence[AlertTransition], known: RuleReadings, alerts: Mapping[Watched, Alert], now_s: int
+    changes: Sequence[AlertTransition], rule_readings: RuleReadings, alerts: Mapping[Watched, Alert], now_s: int
 ) -> None:
     annotations = []
     for change in changes:
@@ -133,12 +133,12 @@ def _store(
                 alert.delete()  # it was pending, and never fired
             continue
         if alert is None:
-            reading = known.readings[rule_id][element]
-            alert = _new(change, known.rules[rule_id].rule, known.teams[rule_id], reading)
+            reading = rule_readings.readings[rule_id][element]
+            alert = _new(change, rule_readings.rules[rule_id].rule, rule_readings.teams[rule_id], reading)
         alert.phase, alert.calm_s = change.after.phase, change.after.calm_s
         if change.fires:
-            _words(alert, known.readings[rule_id][element])
-            alert.fired_s, alert.severity = now_s, known.rules[rule_id].rule.severity
+            _words(alert, rule_readings.readings[rule_id][element])
+            alert.fired_s, alert.severity = now_s, rule_readings.rules[rule_id].rule.severity
             alert.group = _group(alert, now_s)
         if change.resolves:
             alert.resolved_s, alert.why = now_s, change.why
@@ -156,10 +156,10 @@ def _new(change: AlertTransition, rule: AlertRule, team: Team | None, reading: A
     return alert
 
 
-def _concern(known: RuleReadings, alerts: Mapping[Watched, Alert]) -> None:
+def _concern(rule_readings: RuleReadings, alerts: Mapping[Watched, Alert]) -> None:
     """Let alerts say whom their cause concerns by now."""
     for (rule_id, element), alert in alerts.items():
-        reading = known.readings.get(rule_id, {}).get(element)
+        reading = rule_readings.readings.get(rule_id, {}).get(element)
         if reading is not None and reading.concerned and list(reading.concerned) != alert.concerned:
             _words(alert, reading)
             alert.save(update_fields=["cause", "text", "remedy", "dataflow", "concerned"])
@@ -181,8 +181,8 @@ def _marks(change: AlertTransition, alert: Alert, now_s: int) -> list[Annotation
     if not (change.fires or change.resolves) or not RULE_KINDS[alert.kind].marked:
         return []
     subjects = {(alert.element_kind, alert.element), (DATAFLOW, str(alert.dataflow_id or ""))}
-    own = alert.team.slug if alert.team else ""  # it names dataflows, which not all who share a slot may know of
+    team = alert.team.slug if alert.team else ""  # it names dataflows, which not all who share a slot may know of
     return [
         Annotation(now_s, ALARM if change.fires else OVER, kind, subject, f"{alert.title}: {alert.text}"[:500],
-                   "" if kind == DATAFLOW else own)
+                   "" if kind == DATAFLOW else team)
         for kind, subject in sorted(subjects) if kind in KINDS and subject]

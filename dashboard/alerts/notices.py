@@ -56,10 +56,10 @@ def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
 
 def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
     """Whether nobody is to be notified of an alert now: it is muted, or each dataflow is that it concerns."""
-    own = [mute for team_id, mute in mutes if team_id == alert.team_id]
+    team_mutes = [mute for team_id, mute in mutes if team_id == alert.team_id]
 
     def is_covered(element: Element) -> bool:
-        return any(mute.covers(alert.rule_id, element, now_s) for mute in own)
+        return any(mute.covers(alert.rule_id, element, now_s) for mute in team_mutes)
 
     return is_covered(alert.watched[1]) or (
         bool(alert.concerned) and all(is_covered(Element(DATAFLOW, key)) for key in alert.concerned))

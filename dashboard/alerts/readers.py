@@ -113,8 +113,8 @@ class EvaluationScope:
     def newest(self, series: list[Series]) -> Mapping[Series, float | None]:
         """What each series was lately: the median of its last seconds, None where nothing was measured."""
         points = self.history.read(series, SECOND, begin_s=self.now_s - RECENT_S, end_s=self.now_s + 1)
-        known = {line: values.values[~np.isnan(values.values)] for line, values in points.items()}
-        return {line: float(np.median(known[line])) if line in known and len(known[line]) else None for line in series}
+        lines = {line: values.values[~np.isnan(values.values)] for line, values in points.items()}
+        return {line: float(np.median(lines[line])) if line in lines and len(lines[line]) else None for line in series}
 
     def of_dataflow(self, dataflow_id: str) -> str:
         """A dataflow's name."""

@@ -51,11 +51,11 @@ def rules_by_team(teams: Iterable[Team | None]) -> dict[Team | None, list[RuleIn
 def _rules_in_force(team: Team | None, rows: Iterable[RuleRow]) -> list[RuleInForce]:
     rows = list(rows)
     whole = {row.kind: row for row in rows if row.dataflow_id is None}
-    own = [row for row in rows if row.dataflow_id is not None and row.kind in RULE_KINDS]
+    dataflow_rows = [row for row in rows if row.dataflow_id is not None and row.kind in RULE_KINDS]
     return [
         *(_in_force(kind, whole.get(kind.name), team) for kind in kinds_of(team)),
         *(_in_force(RULE_KINDS[row.kind], row, team)
-          for row in sorted(own, key=lambda row: (row.dataflow.name, row.kind)))]
+          for row in sorted(dataflow_rows, key=lambda row: (row.dataflow.name, row.kind)))]
 
 
 def _in_force(kind: RuleKind, row: RuleRow | None, team: Team | None) -> RuleInForce:

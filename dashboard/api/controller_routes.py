@@ -72,15 +72,15 @@ def decline_machine(request: HttpRequest, node: str) -> dict[str, Any]:
 @router.put("/controllers/{slug:controller}", response=ControllerRow)
 def set_controller(request: HttpRequest, controller: str, chosen: PolicyIn) -> dict[str, Any]:
     """Say what a controller may do for a team; by an admin of it, or of the installation for what belongs to all."""
-    known = services.controller_named(controller)
+    named_controller = services.controller_named(controller)
     team = teams.team(request.viewer, chosen.team) if chosen.team else None
     services.set_policy(
-        actor=request.user, controller=known.name, team=team,
+        actor=request.user, controller=named_controller.name, team=team,
         policy=services.policy_of(
             mode=chosen.mode, changes_per_hour=chosen.changes_per_hour, changes_per_day=chosen.changes_per_day,
             cool_down_s=chosen.cool_down_s))
     return next(
-        _controller(row) for row in selectors.overview(request.viewer) if row.controller.name == known.name)
+        _controller(row) for row in selectors.overview(request.viewer) if row.controller.name == named_controller.name)
 
 
 @router.get("/controllers/{slug:controller}/rounds", response=Page[RoundAnswer])
@@ -88,16 +88,16 @@ def rounds(
     request: HttpRequest, controller: str, team: str = "", phase: str = "", page: int = Query(1, ge=1, le=10**6)
 ) -> dict[str, Any]:
     """Rounds of a controller, the newest first."""
-    known = services.controller_named(controller)
-    records = selectors.rounds(request.viewer, controller=known.name, team=team, phase=phase)
+    named_controller = services.controller_named(controller)
+    records = selectors.rounds(request.viewer, controller=named_controller.name, team=team, phase=phase)
     return schemas.page_of(records, page, _round)
 
 
 @router.get("/controllers/{slug:controller}/reasons", response=Page[ReasonAnswer])
 def reasons(request: HttpRequest, controller: str, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """Why a controller left things as they are, the newest first; the same again and again is one."""
-    known = services.controller_named(controller)
-    return schemas.page_of(selectors.reasons(request.viewer, controller=known.name), page, _reason)
+    named_controller = services.controller_named(controller)
+    return schemas.page_of(selectors.reasons(request.viewer, controller=named_controller.name), page, _reason)
 
 
 @router.get("/controllers/{slug:controller}/dry-run", response=DryRunAnswer)
@@ -109,14 +109,14 @@ def dry_run(
     cool_down_s: float | None = Query(None, ge=0, le=DAY_S),
 ) -> dict[str, Any]:
     """What a controller would have done for a team over kept history, had it acted; by its limits, or others."""
-    known = services.controller_named(controller)
-    usual = policies_of(known).get(team, known.usual)
+    named_controller = services.controller_named(controller)
+    usual = policies_of(named_controller).get(team, named_controller.usual)
     policy = Policy(
         usual.mode,
         usual.changes_per_hour if changes_per_hour is None else changes_per_hour,
         usual.changes_per_day if changes_per_day is None else changes_per_day,
         usual.cool_down_s if cool_down_s is None else cool_down_s)
-    played = selectors.played(request.viewer, known, team=team, hours=hours, policy=policy)
+    played = selectors.played(request.viewer, named_controller, team=team, hours=hours, policy=policy)
     return {
         "frames": played.frames, "rounds": [_turn(loop_round) for loop_round in played.rounds],
         "reasons": [

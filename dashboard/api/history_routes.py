@@ -37,7 +37,7 @@ def history(
     return {
         "kind": kind, "subject": subject, "grain": kept_history.grain.name, "step_s": kept_history.step_s,
         "at": [_iso(at_s) for at_s in kept_history.times_s],
-        "units": {name: known.unit for name in kept_history.values if (known := metric_named(name))},
+        "units": {name: found_metric.unit for name in kept_history.values if (found_metric := metric_named(name))},
         "values": kept_history.values,
         "annotations": [
             {"at": _iso(note.at_s), "what": note.what, "text": note.text} for note in kept_history.annotations]}

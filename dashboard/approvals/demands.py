@@ -34,7 +34,7 @@ class TeamDemand:
     rules: TeamRules | None
 
 
-def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = (), agreed: str = BY_WEIR) -> list[TeamDemand]:
+def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agreed: str = BY_WEIR) -> list[TeamDemand]:
     """The teams that a plan concerns, by name, each with what it demands.
 
     The own team, and the teams of the dataflows that the plan touches; of a removal that nobody notices the own alone.
@@ -44,7 +44,7 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = (), agreed:
     acting : collection of int
         The ids of teams that let what made it act: they are not asked.
     """
-    teams = {own.pk: own}
+    teams = {owner.pk: owner}
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
     if not (PLAN_KINDS[plan.kind].only_own and all(kind_of(step).unnoticed for step in plan.steps)):
         teams |= {team.pk: team for team in Team.objects.filter(slug__in=plan.touched_teams)}
@@ -114,12 +114,12 @@ def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None =
 
 def missing_teams(demands: Mapping[Ask, DemandStatus]) -> list[Team]:
     """The teams whose demand is not met."""
-    return [each.team for each, met in demands.items() if met.missing]
+    return [ask.team for ask, met in demands.items() if met.missing]
 
 
 def still_needed(proposal: Proposal, *, at: datetime) -> str:
     """Which approvals a proposal lacks, in a sentence; empty if it lacks none."""
-    lacking = [f"{met.missing} more of {each.team.name}" for each, met in demands_of(proposal, at=at).items()
+    lacking = [f"{met.missing} more of {ask.team.name}" for ask, met in demands_of(proposal, at=at).items()
                if met.missing]
     return f"It needs {' and '.join(lacking)}." if lacking else ""
 
@@ -145,13 +145,13 @@ def approvers(demanded: Iterable[tuple[Team, str]], *, besides: Iterable[int | N
         Whose own proposal it is: they do not count, unless the installation allows self-approval.
     """
     needed = {team.pk: ROLES[role] for team, role in demanded}
-    own = set() if settings.SELF_APPROVAL else set(besides)
+    excluded = set() if settings.SELF_APPROVAL else set(besides)
     names: dict[int, list[str]] = {team_id: [] for team_id in needed}
     members = Membership.objects.filter(
         team__in=list(needed), role__gte=Role.APPROVER, user__is_active=True).select_related("user").order_by(
         "user__username")
     for member in members:
-        if member.role >= needed[member.team_id] and member.user_id not in own:
+        if member.role >= needed[member.team_id] and member.user_id not in excluded:
             names[member.team_id].append(member.user.username)
     return names
 

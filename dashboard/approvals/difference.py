@@ -110,14 +110,14 @@ def _status(plan: Plan) -> dict[str, str]:
     return status | dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
 
 
-def _neighbours(touched: list[DataflowRecord], own: set[str]) -> list[tuple[RunningTaskRow, str]]:
+def _neighbours(touched: list[DataflowRecord], task_ids: set[str]) -> list[tuple[RunningTaskRow, str]]:
     """Other running tasks of the touched dataflows, each as the first of these calls it."""
     names: dict[str, str] = {}
     uses = Use.objects.filter(dataflow__in=touched)
     ordered = uses.order_by("dataflow__name", "dataflow_id", "task_id")
     for running, task in ordered.values_list("running_task_id", "task_id"):
         names.setdefault(running, task)
-    rows = RunningTaskRow.objects.filter(pk__in=uses.values("running_task_id")).exclude(pk__in=own).order_by("pk")
+    rows = RunningTaskRow.objects.filter(pk__in=uses.values("running_task_id")).exclude(pk__in=task_ids).order_by("pk")
     return [(row, names[row.pk]) for row in rows]
 
 
@@ -138,21 +138,21 @@ def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, A
     is ``stateful``, and the alternates of the task that pass on what it makes, because they are equal to it.
     """
     brought = {plan.dataflow.running[refined.task]: refined for refined in plan.refined}
-    own = {running: task for task, running in plan.dataflow.running.items()}
-    rows = RunningTaskRow.objects.in_bulk(list(own))
+    names = {running: task for task, running in plan.dataflow.running.items()}
+    rows = RunningTaskRow.objects.in_bulk(list(names))
     readers = {
         running: refined.running for running, refined in brought.items() if running in tasks and refined.running in rows
     }
     readers |= {  # of a dataflow that runs: what its tasks read, and the document does not know
         running: parent for running in list(tasks) if running in rows
-        for parent in rows[running].parents if parent in own and parent not in tasks}
+        for parent in rows[running].parents if parent in names and parent not in tasks}
     if not readers:
         return []
     status, types = _status(plan), jobs.task_types()
     for running, wider_id in readers.items():
         row = rows[wider_id]
         tasks.setdefault(wider_id, {
-            "id": wider_id, "name": own[wider_id], "type": row.type, "kind": "", "config": row.config,
+            "id": wider_id, "name": names[wider_id], "type": row.type, "kind": "", "config": row.config,
             "status": status.get(wider_id, "neighbour"), "used_by": [], "fragment": None, "slot": None})
         for parent in row.parents:
             streams.pop((parent, running), None)
@@ -193,8 +193,8 @@ def _add_alternates(tasks: dict, plan: Plan) -> None:
     settings = settings_of({entry["fragment"] for entry in dynamic if entry.get("fragment")}) | dict(
         plan.settings_after)
     for entry in dynamic:
-        own = settings.get(entry.get("fragment") or "", USUAL)
-        entry["on"] = on_in(entry["type"], entry["config"], own.alternates.get(entry["id"]))
+        fragment_settings = settings.get(entry.get("fragment") or "", USUAL)
+        entry["on"] = on_in(entry["type"], entry["config"], fragment_settings.alternates.get(entry["id"]))
 
 
 def _user(record: DataflowRecord) -> dict[str, str]:

@@ -172,7 +172,8 @@ class _Seen:
             record for user in sorted(self._users(fragment))
             if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
         moves = [proposal for proposal in self._open if bundle.id in _queries(proposal)]
-        own = next((proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
+        drain_proposal = next((
+            proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
                  if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
         holder = self._holders.get(bundle.id)
@@ -180,17 +181,17 @@ class _Seen:
             fragment, holder, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         is_away = self._is_silent and holder is None
         hold = (
-            self._held_by_what_is(running, moves, slot, is_away=is_away) or self._backs_off(own, tried)
+            self._held_by_what_is(running, moves, slot, is_away=is_away) or self._backs_off(drain_proposal, tried)
             or self._waits_its_turn())
         if hold is not None:
             return Outgoing(fragment, bundle, hold=hold)
-        left = own or next((  # of a query that is there no more
+        left = drain_proposal or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
             and proposal.status in {STALE, UNPLANNABLE}
             and _queries(proposal).isdisjoint(self._queries)), None)
         return Outgoing(
             fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
-            attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
+            attempt=1 if drain_proposal is None else drain_proposal.plan.options.get(ATTEMPT, 1) + 1)
 
     def _target(self, fragment: Fragment, holder: str | None, *, besides: Collection[str]) -> str:
         """The slot of another node that has least to do, where there is one of a node on which it was not tried yet; of
@@ -227,14 +228,14 @@ class _Seen:
             "No other node has a slot that is empty or its team's own." if self._estate.teams_apart else
             "No other node has a slot that is free to use.")
 
-    def _backs_off(self, own: Proposal | None, tried: Sequence[Proposal]) -> Hold | None:
+    def _backs_off(self, proposal: Proposal | None, tried: Sequence[Proposal]) -> Hold | None:
         """The failed attempt, until the next one."""
-        if own is not None:
-            again_at = own.plan.created + timedelta(seconds=pause_s(
-                own.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
+        if proposal is not None:
+            again_at = proposal.plan.created + timedelta(seconds=pause_s(
+                proposal.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
             if self._at < again_at:
-                why = (own.plan.error or {}).get("message", "The estate has changed since it was planned.")
-                return Hold("No plan of its move stands.", own, why, again_at)
+                why = (proposal.plan.error or {}).get("message", "The estate has changed since it was planned.")
+                return Hold("No plan of its move stands.", proposal, why, again_at)
         if tried:
             last = tried[-1]
             again_at = last.finished_at + timedelta(seconds=pause_s(
@@ -286,14 +287,14 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     everything = outgoing_of(estate, name, at=timezone.now()) if draining else [
         Outgoing(fragment, bundle, why_not=why_not) for fragment, bundle, why_not in queries_there(estate, name)]
     visible = {proposal.pk for proposal in proposals(viewer).filter(
-        pk__in=[each.hold.proposal.pk for each in everything if each.hold and each.hold.proposal])}
+        pk__in=[outgoing.hold.proposal.pk for outgoing in everything if outgoing.hold and outgoing.hold.proposal])}
     queries = tuple(
         _query_there(estate, outgoing, visible) for outgoing in everything if outgoing.fragment.id in seen)
-    own = {outgoing.bundle.id for outgoing in everything}
+    leaving = {outgoing.bundle.id for outgoing in everything}
     return Drain(
         name, draining, queries, len(everything) - len(queries),
         None if report is None else len(
-            {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)} - own))
+            {*report.handing_over, *(query for slot in report.slots.values() for query in slot.fragments)} - leaving))
 
 
 def _query_there(estate: Estate, outgoing: Outgoing, visible: Collection[UUID]) -> QueryThere:

@@ -36,8 +36,8 @@ def _older(plan: Plan) -> list[dict[str, Any]]:
     fresh = {task.id: task for task in plan.started if task.id in plan.fresh}
     joined_rows: list[dict[str, Any]] = []
     older: set[str] = set()
-    own = set() if plan.replaced is None else set(plan.replaced.running.values())  # what goes on of another version
-    for task_id in (*(task_id for task_id in plan.reused if task_id not in own), *fresh):
+    former = set() if plan.replaced is None else set(plan.replaced.running.values())  # what goes on of another version
+    for task_id in (*(task_id for task_id in plan.reused if task_id not in former), *fresh):
         row = rows.get(task_id) or fresh.get(task_id)
         if row is None or task_id not in names:  # it has stopped since the plan was made
             continue

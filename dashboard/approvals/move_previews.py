@@ -130,17 +130,17 @@ def deployment_with_suggestion(actor: User) -> dict[str, Any]:
         query["id"]: query["dataflow"] for row in rows["slots"] for query in row["queries"] if query["targets"]})}
 
 
-def _suggestion(actor: User, looked: Looked, own: Mapping[str, Mapping[str, str]]) -> Suggestion:
+def _suggestion(actor: User, looked: Looked, dataflows: Mapping[str, Mapping[str, str]]) -> Suggestion:
     limits = thresholds()
     deployed = decide(
-        looked.deployment.moving_only(own), limits,
-        groups={query: [dataflow["id"]] for query, dataflow in own.items()})
+        looked.deployment.moving_only(dataflows), limits,
+        groups={query: [dataflow["id"]] for query, dataflow in dataflows.items()})
     lacking = lacking_in_words(
         deployed.lacking, limits, slot_price=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY)
     move = None
     if deployed.move is not None:
         query, *along = deployed.move.bundles
-        record = dataflow_for(viewer_of(actor), own[query]["id"])
+        record = dataflow_for(viewer_of(actor), dataflows[query]["id"])
         move = _preview(actor, record, looked, query=query, slot=deployed.move.target, along=tuple(along))
     return Suggestion(f"{deployed.why} {lacking}".rstrip(), deployed.lacking, move)
 
@@ -181,8 +181,9 @@ def _foreseen(
         "pause_s": round(usual_pause_ms(plan, reports) / 1000, 2),
         "pause_at_most_s": round(expected_pause_ms(plan, reports) / 1000, 2),
         "teams": tuple(
-            TeamToAgree(each.team.slug, each.team.name, each.demand.approvals, each.demand.role)
-            for each in team_demands(plan, own=record.team))}
+            TeamToAgree(
+                team_demand.team.slug, team_demand.team.name, team_demand.demand.approvals, team_demand.demand.role)
+            for team_demand in team_demands(plan, owner=record.team))}
     if looked is None:
         return facts_of | {"risks": ("No node reports, so loads and traffic are not known.",)}
     foreseen = foresee(

@@ -88,6 +88,6 @@ def trial_of(
 
 
 def _require_source(source: str) -> None:
-    known = [*CHOOSERS, PEOPLE, CONTROLLERS]
-    if source not in known:
-        raise NotFound(f"There is no policy source {source} here.", remedy=f"Name one of {', '.join(known)}.")
+    sources = [*CHOOSERS, PEOPLE, CONTROLLERS]
+    if source not in sources:
+        raise NotFound(f"There is no policy source {source} here.", remedy=f"Name one of {', '.join(sources)}.")

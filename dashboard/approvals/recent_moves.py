@@ -78,13 +78,13 @@ def pauses_of_moves(
     for proposal in proposals(viewer).relocating().filter(status__in=BEGUN)[:MOST_PAUSES]:
         plan = plan_of(proposal.plan)
         # Ids are never given twice: a query of the plan that was not there before is one that it moved.
-        known = {bundle.id for before in plan.fragments_before.values() for bundle in before.queries}
+        ids_before = {bundle.id for before in plan.fragments_before.values() for bundle in before.queries}
         for fragment in plan.fragments_after.values():
             if tasks is not None and set(tasks).isdisjoint(fragment.active_tasks):
                 continue
             pauses += [
                 MovePause(_name(plan, fragment), pause.at_ms - pause.gap_ms, pause.at_ms)
-                for bundle in fragment.queries if bundle.id not in known
+                for bundle in fragment.queries if bundle.id not in ids_before
                 and (pause := measured.get(bundle.id)) is not None]
     return sorted(pauses, key=lambda pause: pause.begin_ms)
 

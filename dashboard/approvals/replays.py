@@ -136,8 +136,8 @@ class _RecordedRates:
     def of_source(self, task: str, planned_per_s: float, step_s: float) -> NDArray[np.float64]:
         """A source's rate at each step: as measured last, and as planned where nothing was measured before."""
         minutes = np.full(self.minutes, np.nan)
-        known = self._per_s.get(task, minutes)[:self.minutes]
-        minutes[:len(known)] = known
+        recorded = self._per_s.get(task, minutes)[:self.minutes]
+        minutes[:len(recorded)] = recorded
         rate_per_s = planned_per_s
         for at, measured in enumerate(minutes):
             minutes[at] = rate_per_s = rate_per_s if np.isnan(measured) else float(measured)
@@ -169,7 +169,8 @@ def _setup(
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
         policies=policies_of_all([
-            each for each in CONTROLLERS.values() if settings.ISOLATES or each.reads != "slow_tasks"]),
+            controller for controller in CONTROLLERS.values()
+            if settings.ISOLATES or controller.reads != "slow_tasks"]),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
         goals={key: record.goals_in_force for key, record in records.items()
                if key in estate.submitted and record.goals_in_force is not None},

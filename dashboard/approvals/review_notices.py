@@ -45,18 +45,18 @@ def ask_reviewers(proposal: Proposal, demands: Mapping[Ask, DemandStatus]) -> No
     ``demands`` is what its teams demand, and how far that is met. The message says what the plan does and costs.
     """
     plan = plan_of(proposal.plan) if any(met.missing for met in demands.values()) else None
-    for each, met in demands.items():
+    for ask, met in demands.items():
         if not met.missing:
             continue
         notice = _notice(
-            proposal, REVIEW, f"review:{proposal.pk}:{each.team_id}",
-            f"{_name(proposal)} by {proposal.author_name} waits for an approval by {each.team.name}",
-            plan_in_words(plan) if plan else "", team=each.team)
+            proposal, REVIEW, f"review:{proposal.pk}:{ask.team_id}",
+            f"{_name(proposal)} by {proposal.author_name} waits for an approval by {ask.team.name}",
+            plan_in_words(plan) if plan else "", team=ask.team)
         members = User.objects.filter(
-            memberships__team=each.team, memberships__role__gte=ROLES[each.role], is_active=True).order_by("pk")
+            memberships__team=ask.team, memberships__role__gte=ROLES[ask.role], is_active=True).order_by("pk")
         _tell([user for user in members if not proposal.is_of(user.pk) and _sees(user, proposal)], REVIEW, notice)
         enqueue([
-            webhook_delivery(endpoint, notice) for endpoint in Endpoint.objects.filter(team=each.team, least=INFO)])
+            webhook_delivery(endpoint, notice) for endpoint in Endpoint.objects.filter(team=ask.team, least=INFO)])
 
 
 def tell_mentioned(comment: Comment, people: Iterable[User]) -> None:

@@ -83,8 +83,8 @@ def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
     asks = asks.annotate(given=Coalesce(Subquery(given), 0)).filter(
         ~Exists(approved.filter(reviewer_id=viewer.user_id)), given__lt=F("approvals"))
     records = proposals(viewer, status=PENDING).filter(Exists(asks))
-    own = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
-    return records if settings.SELF_APPROVAL else records.exclude(own)
+    chosen_by_viewer = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
+    return records if settings.SELF_APPROVAL else records.exclude(chosen_by_viewer)
 
 
 def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
@@ -98,13 +98,13 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     if proposal.status not in OPEN:
         at = proposal.approved_at or proposal.changed
     demanding = [ask for ask in asks if ask.approvals]
-    asked_teams = [each.team for each in demanding]
+    asked_teams = [ask.team for ask in demanding]
     met = statuses(proposal, asks, at=at)
     names = approvers(
-        [(each.team, each.role) for each in demanding], besides=(proposal.author_id, proposal.chosen_by_id))
+        [(ask.team, ask.role) for ask in demanding], besides=(proposal.author_id, proposal.chosen_by_id))
     speaks_for = [
-        each.team for each in demanding
-        if permissions.may_approve_for(viewer, proposal, each.team, role=ROLES[each.role])]
+        ask.team for ask in demanding
+        if permissions.may_approve_for(viewer, proposal, ask.team, role=ROLES[ask.role])]
     unreviewed = [
         team for team in speaks_for if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     team_id, status = proposal.dataflow.team_id, proposal.status
@@ -173,9 +173,9 @@ def _failing(viewer: Viewer, record: Proposal) -> dict[str, Any]:
     if not causes:
         return {}
     view, dataflow_id = view_for(viewer), str(record.dataflow_id)
-    own = viewer.sees_private_of(record.dataflow.team_id)
+    is_own = viewer.sees_private_of(record.dataflow.team_id)
     places = {key: view.fragment_of.get(key) for key in causes}
-    may_read = {key for key, place in places.items() if (own if place is None else view.may_quote(place))}
+    may_read = {key for key, place in places.items() if (is_own if place is None else view.may_quote(place))}
     return {key: {**cause, "cause": view.in_words(cause["cause"], dataflow_id) if key in may_read else WITHHELD}
             for key, cause in causes.items()}
 
@@ -202,9 +202,9 @@ def _team_rows(
     reviews: dict[int, list[Review]] = {}
     for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
         reviews.setdefault(review.team_id, []).append(review)
-    given = [review for own in reviews.values() for review in own]
+    given = [review for team_reviews in reviews.values() for review in team_reviews]
     roles = roles_now(given) if proposal.status in OPEN else {}
-    lost = {(each.team_id, each.reviewer_id) for each in given} - set(roles) if proposal.status in OPEN else set()
+    lost = {(review.team_id, review.reviewer_id) for review in given} - set(roles) if proposal.status in OPEN else set()
     return [_team_row(ask, reviews.get(ask.team_id, []), met[ask.team_id], approvers, lost) for ask in asks]
 
 

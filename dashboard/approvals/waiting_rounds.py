@@ -27,11 +27,11 @@ def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
     if not waiting:
         return {}
     under_way = list(Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk"))
-    known = set(Proposal.objects.under_way().filter(
+    visible = set(Proposal.objects.under_way().filter(
         visible_to(viewer, through="dataflow__")).values_list("pk", flat=True))
-    others = {key: [each for each in under_way if each != own] for key, own in waiting.items()}
+    others = {key: [other for other in under_way if other != proposal] for key, proposal in waiting.items()}
     return {
-        key: next((_named(plan) for plan in plans if plan.pk in known), Blocking("a plan of another team", None))
+        key: next((_named(plan) for plan in plans if plan.pk in visible), Blocking("a plan of another team", None))
         for key, plans in others.items() if plans}
 
 
@@ -41,7 +41,8 @@ def _named(proposal: Proposal) -> Blocking:
 
 def _waits(row: RoundRow) -> bool:
     """Whether it changes nothing before other plans are enacted: it has not begun to, or to take its change back."""
-    own = getattr(row, "proposal", None)
+    proposal = getattr(row, "proposal", None)
     if row.phase == BEGUN:
-        return own is None and row.profile is None
-    return row.phase == ROLLING_BACK and own is not None and not row.stuck and own.status in {EXECUTING, FAILED, DONE}
+        return proposal is None and row.profile is None
+    return row.phase == ROLLING_BACK and proposal is not None and not row.stuck and (
+        proposal.status in {EXECUTING, FAILED, DONE})

@@ -26,13 +26,13 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 def _setting(plan: Plan, step: Step) -> str:
     """What a query is set to, or a dynamic task is done by."""
-    own = plan.settings_after.get(step.fragment, USUAL)
+    settings = plan.settings_after.get(step.fragment, USUAL)
     if kind_of(step).of_policy:
-        chosen = own.policies.get(step.task or "")
+        chosen = settings.policies.get(step.task or "")
         return "as its document says" if chosen is None else policy_in(chosen).words
-    if step.task in own.alternates:
-        return at_work_in_words(own.alternates[step.task])
-    return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"
+    if step.task in settings.alternates:
+        return at_work_in_words(settings.alternates[step.task])
+    return "its batches stay open, and events go on as they come" if settings.real_time else "micro-batches"
 
 
 def _places(fragment: Fragment) -> str:

@@ -171,21 +171,21 @@ def _add(parts: Iterable[tuple[str, BillShare]]) -> None:
         key = (hour, part.dataflow, fingerprint)
         row = totals.setdefault(key, UsageHour(hour=hour, dataflow_id=part.dataflow, fingerprint=fingerprint))
         _add_to(row, part)
-    known = {
+    rows = {
         (row.hour, str(row.dataflow_id) if row.dataflow_id else None, row.fingerprint): row
         for row in UsageHour.objects.filter(
             hour__in={key[0] for key in totals}, fingerprint__in={key[2] for key in totals})
     }
     grew = []
     for key, row in totals.items():
-        if key in known:
+        if key in rows:
             for name in SUMMED:
-                setattr(known[key], name, getattr(known[key], name) + getattr(row, name))
-            grew.append(known[key])
+                setattr(rows[key], name, getattr(rows[key], name) + getattr(row, name))
+            grew.append(rows[key])
     # Rows that are there go through "insert or update", a tenth of the time that ``bulk_update`` takes.
     UsageHour.objects.bulk_create(
         grew, update_conflicts=True, unique_fields=["id"], update_fields=SUMMED, batch_size=1_000)
-    UsageHour.objects.bulk_create((row for key, row in totals.items() if key not in known), batch_size=1_000)
+    UsageHour.objects.bulk_create((row for key, row in totals.items() if key not in rows), batch_size=1_000)
 
 
 def _add_to(row: UsageHour, part: BillShare) -> None:

@@ -90,5 +90,5 @@ def _for_latency(record: DataflowRecord) -> float | None:
     since = (timezone.now() - BILLED_OVER).replace(minute=0, second=0, microsecond=0)
     hours = UsageHour.objects.filter(dataflow=record, hour__gte=since).values("hour").annotate(
         limit=Sum("limit_nanos"), known=Max("limit_known_ms")).values_list("limit", "known").order_by()
-    known_ms = sum(known for _, known in hours)
+    known_ms = sum(hour_ms for _, hour_ms in hours)
     return round(sum(limit for limit, _ in hours) / 1e9 * MS_IN_HOUR / known_ms, 6) if known_ms else None

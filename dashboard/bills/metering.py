@@ -59,7 +59,7 @@ def note_readings(readings: Iterable[TaskReading], *, at: datetime) -> int:
     alone_since = {reading.task_id: _alone_since(reading) for reading in keys.values()}
     billed = _billed(alone_since, until=hour)
     return note_meters(
-        readings, at=at, billed={key: billed[each.task_id] for key, each in keys.items() if each.task_id in billed})
+        readings, at=at, billed={key: billed[task.task_id] for key, task in keys.items() if task.task_id in billed})
 
 
 def _alone_since(reading: TaskReading) -> datetime | None:

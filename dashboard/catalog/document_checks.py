@@ -130,17 +130,17 @@ def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
 
 def goals_of(value: Mapping[str, Any]) -> DataflowGoals:
     """Goals as somebody wrote them, by the keys of a document."""
-    known = {key: number for key, number in value.items() if number is not None}
-    keys = [each.name for each in fields(DataflowGoals)]
-    for key, number in known.items():
+    stated = {key: number for key, number in value.items() if number is not None}
+    keys = [field.name for field in fields(DataflowGoals)]
+    for key, number in stated.items():
         if key not in keys:
             raise InvalidGoals(f"Goals have no key {key[:40]!r}.", remedy=f"They have {', '.join(keys)}.")
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise InvalidGoals(f"Of the goals {key} is no number.", remedy="Write a number.")
-    if "most_per_hour" not in known:
+    if "most_per_hour" not in stated:
         raise InvalidGoals("Goals need most_per_hour.", remedy="Say what may be spent an hour for the greatest value.")
     try:
-        return DataflowGoals(**known)
+        return DataflowGoals(**stated)
     except (ValueError, OverflowError) as error:
         raise InvalidGoals(
             f"These goals cannot be: {error}.", remedy="Choose other figures, by docs/adaptation.md.") from error

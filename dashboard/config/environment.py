@@ -222,9 +222,9 @@ class Environment:
         for entry in self.words("WEIR_NODE_SIZES"):
             node, _, size = entry.partition(":")
             if not node or node in machines or size not in sizes:
-                known = ", ".join(sizes) or "none yet"
+                names = ", ".join(sizes) or "none yet"
                 raise _invalid(
-                    "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({known})")
+                    "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({names})")
             machines[node] = sizes[size]
         return machines
 

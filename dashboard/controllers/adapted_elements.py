@@ -31,11 +31,11 @@ def adapted_elements(estate: Estate, *, at: datetime) -> dict[str, AdaptedElemen
 def _element(element: SwitchedTask, seen: GuardState | None, why_not: str) -> AdaptedElement:
     verdicts = {} if seen is None else seen.verdicts
     allowed, worth = set(), {}
-    for each in element.policy.element(element.task, element.alternates).alternates:
-        verdict = verdicts.get(each.name, {})
-        if not each.guard.strip() or verdict.get("guard") is True:
-            allowed.add(each.name)
-        value = verdict.get("value") if isinstance(each.value, str) else each.value
+    for way in element.policy.element(element.task, element.alternates).alternates:
+        verdict = verdicts.get(way.name, {})
+        if not way.guard.strip() or verdict.get("guard") is True:
+            allowed.add(way.name)
+        value = verdict.get("value") if isinstance(way.value, str) else way.value
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
-            worth[each.name] = float(value)
+            worth[way.name] = float(value)
     return AdaptedElement(element, frozenset(allowed), worth, why_not)

@@ -68,7 +68,7 @@ def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
     """Orders that the provider did not take, and machines that never reported, for as long as none is started after."""
     if machine_provider() is None:
         return
-    known = {finding.key for finding in others}
+    keys = {finding.key for finding in others}
     since = timezone.now() - timedelta(seconds=REST_AFTER_FAILURE_S)
     failing = MachineOrder.objects.filter(state__in=OPEN_STATES).exclude(error="")
     given_up = MachineOrder.objects.filter(gave_up=True, ordered__gt=since, error="")
@@ -81,7 +81,7 @@ def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
             "`./weir node machines` tells what the command of WEIR_MACHINE_COMMAND, or WEIR_MACHINE_WEBHOOK, said. "
             "Weir asks again by itself, less and less often." if order.error else
             "See why its agent did not report: the machine's log, its network, the broker's address.")
-        if finding.key not in known:
+        if finding.key not in keys:
             yield finding
 
 

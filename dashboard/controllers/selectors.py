@@ -146,7 +146,7 @@ def played(
         raise NotFound("You are in no such team.", remedy="Choose one of your teams.")
     end = timezone.now()
     begin_s = end.timestamp() - HOUR_S * min(max(hours, 1.0), LONGEST_DRY_RUN_H)
-    policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
+    policies = {slug: replace(policy, mode=OFF) for slug, policy in policies_of(controller).items()}
     oldest = DataflowRecord.objects.filter(status=RUNNING).aggregate(at=Min("created"))["at"]
     if oldest is not None:  # before, nothing of what runs was there; queries have begun later, where they were moved
         begin_s = max(begin_s, oldest.timestamp())

@@ -60,10 +60,10 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
         require_superuser(viewer_of(actor))
     else:
         require_role(viewer_of(actor), team, Role.ADMIN)
-    known = controller_named(controller)
+    named = controller_named(controller)
     _require_policy(policy)
     with audited(actor=actor, verb="controller.set", team=team) as audit:
-        before = policies_of(known)[team.slug if team else ""]
+        before = policies_of(named)[team.slug if team else ""]
         if before == policy:
             audit.nothing_changed()
             return None

@@ -292,12 +292,12 @@ class StoredWorld:
     def pacing_facts(self) -> PacingFacts:
         """Queries with the costs that the pacer found last, their limits, and which may leave batches open."""
         view = self.view
-        known = {
-            name: own for name, own in self.batches(list(view.estate.fragments)).items() if own.cost is not None}
+        batches = {
+            name: row for name, row in self.batches(list(view.estate.fragments)).items() if row.cost is not None}
         queries = queries_of(view, costs=self.costs, seen={}, trigger_ms={})
         refusals = refusals_in(view.reading.reports, view.estate) | {
-            name: "" for name, own in known.items() if own.real_time}
-        costs = {name: own.cost for name, own in known.items() if own.cost is not None and name in queries.costs}
+            name: "" for name, row in batches.items() if row.real_time}
+        costs = {name: row.cost for name, row in batches.items() if row.cost is not None and name in queries.costs}
         return PacingFacts(
             replace(queries, costs=costs),
             [(dataflow, limit, want) for (dataflow, _), (limit, want) in wants_of(view).items()],

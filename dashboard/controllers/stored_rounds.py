@@ -104,10 +104,10 @@ def round_of(row: RoundRow) -> Round:
 def store(loop: LoopRow, before: LoopState, after: LoopState) -> tuple[list[RoundRow], list[RoundRow]]:
     """Store the result of a step; the rounds that began, and those that entered another phase."""
     _require_command()
-    known = {loop_round.key: loop_round for loop_round in before.rounds}
+    rounds_before = {loop_round.key: loop_round for loop_round in before.rounds}
     begun, moved = [], []
     for loop_round in after.rounds:
-        old = known.get(loop_round.key)
+        old = rounds_before.get(loop_round.key)
         if old is None:
             begun.append(_created(loop_round))
         elif old != loop_round:

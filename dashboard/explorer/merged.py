@@ -60,8 +60,8 @@ def tasks_for(viewer: Viewer) -> QuerySet[RunningTaskRow]:
     """The running tasks that a viewer may know of: the shared ones, and the private ones of the own teams."""
     if viewer.superuser:
         return RunningTaskRow.objects.all()
-    own = Team.objects.filter(pk__in=viewer.team_ids).values("slug")
-    return RunningTaskRow.objects.filter(Q(scope="") | Q(scope__in=own))
+    teams = Team.objects.filter(pk__in=viewer.team_ids).values("slug")
+    return RunningTaskRow.objects.filter(Q(scope="") | Q(scope__in=teams))
 
 
 def tasks_working(viewer: Viewer) -> int:

@@ -41,8 +41,8 @@ def offered_samples(viewer: Viewer) -> list[OfferedSample]:
     wanted = frozenset().union(*by_sample.values())
     running = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
     offered = [OfferedSample(sample, len(by_sample[sample.slug] & running)) for sample in catalog.samples()]
-    return sorted(offered, key=lambda each: (
-        each.runs_whole, -each.in_estate, each.sample.slug != CLEAREST, each.sample.name))
+    return sorted(offered, key=lambda sample: (
+        sample.runs_whole, -sample.in_estate, sample.sample.slug != CLEAREST, sample.sample.name))
 
 
 @lru_cache(maxsize=1)

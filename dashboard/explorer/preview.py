@@ -86,12 +86,14 @@ def preview_submission(
 
 def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
     """Who would be asked: ``team``, ``needed``, ``role``, ``automatic``, ``why`` and ``approvers``."""
-    demands = team_demands(plan, own=team)
-    names = approvers([(each.team, each.demand.role) for each in demands], besides=[viewer.user_id])
+    demands = team_demands(plan, owner=team)
+    names = approvers(
+        [(team_demand.team, team_demand.demand.role) for team_demand in demands], besides=[viewer.user_id])
     return [
-        {"team": each.team.name, "needed": each.demand.approvals, "role": each.demand.role,
-         "automatic": each.demand.automatic, "why": each.demand.why, "approvers": names[each.team.pk]}
-        for each in demands]
+        {"team": team_demand.team.name, "needed": team_demand.demand.approvals, "role": team_demand.demand.role,
+         "automatic": team_demand.demand.automatic, "why": team_demand.demand.why,
+         "approvers": names[team_demand.team.pk]}
+        for team_demand in demands]
 
 
 def _planned(

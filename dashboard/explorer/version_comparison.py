@@ -22,7 +22,7 @@ def compared(former: DataflowVersion, version: DataflowVersion) -> dict[str, Any
         ``installed``: whether all task types are there still: otherwise nothing can be compared, and ``tasks`` is
         empty.
     """
-    dataflows = [stored_dataflow(each.document, installed=False) for each in (former, version)]
+    dataflows = [stored_dataflow(version_row.document, installed=False) for version_row in (former, version)]
     if any(task.type not in jobs.task_types() for dataflow in dataflows for task in dataflow.tasks):
         return {"tasks": [], "same": 0, "only_former": 0, "only_this": 0, "installed": False}
     rows: dict[str, dict[str, Any]] = {}

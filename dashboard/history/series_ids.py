@@ -19,28 +19,28 @@ FEW = 20  # metrics
 
 def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
     """The ids of series; those that are new get one each, in order, so that what comes together lies together."""
-    known = known_ids(series)
-    new = [line for line in dict.fromkeys(series) if line not in known]
+    ids = known_ids(series)
+    new = [line for line in dict.fromkeys(series) if line not in ids]
     if new:
         SeriesRow.objects.bulk_create(
             [SeriesRow(kind=line.kind, subject=line.subject, metric=line.metric, seen_s=at_s) for line in new],
             ignore_conflicts=True)  # two may meet it at once
-        known |= known_ids(new)
-    return known
+        ids |= known_ids(new)
+    return ids
 
 
 def known_ids(series: Iterable[Series]) -> dict[Series, int]:
     """The ids of those that have one."""
     wanted = {(line.kind, line.subject, line.metric): line for line in series}
     metrics = {metric for _, _, metric in wanted}
-    known: dict[Series, int] = {}
+    ids: dict[Series, int] = {}
     for condition in of_subjects((kind, subject) for kind, subject, _ in wanted):
         rows = SeriesRow.objects.filter(condition)
         if len(metrics) <= FEW:  # of subjects that have many more
             rows = rows.filter(metric__in=metrics)
-        known |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
-                  if (line := tuple(columns)) in wanted}
-    return known
+        ids |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
+                if (line := tuple(columns)) in wanted}
+    return ids
 
 
 def series_of(kind: str, subjects: Collection[str]) -> Sequence[Series]:

@@ -37,8 +37,8 @@ def emit_finished() -> int:
     mark, _ = LineageMark.objects.get_or_create(pk=1, defaults={"since": timezone.now()})
     finished = Proposal.objects.in_effect().filter(finished_at__gte=mark.since - OVERLAP)
     keys = {_key(pk, dataflow_id): pk for pk, dataflow_id in finished.values_list("pk", "dataflow_id")}
-    known = set(Delivery.objects.filter(key__in=list(keys)).values_list("key", flat=True))
-    new = finished.filter(pk__in=[pk for key, pk in keys.items() if key not in known])
+    enqueued = set(Delivery.objects.filter(key__in=list(keys)).values_list("key", flat=True))
+    new = finished.filter(pk__in=[pk for key, pk in keys.items() if key not in enqueued])
     count = 0
     for proposal in new.select_related("plan", "rollback_plan", "dataflow__team").order_by("finished_at", "pk"):
         with transaction.atomic():  # all events of a plan, or none

@@ -84,5 +84,5 @@ def _is_of(content: Mapping[str, Any], user: User) -> bool:
     if content.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
         return False
     digest = content.get(HASH_SESSION_KEY) or ""
-    known = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
-    return any(constant_time_compare(digest, own) for own in known)
+    digests = (user.get_session_auth_hash(), *user.get_session_auth_fallback_hash())
+    return any(constant_time_compare(digest, session_digest) for session_digest in digests)

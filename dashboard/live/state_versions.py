@@ -84,12 +84,12 @@ class Versions:
         self._broker = broker
         self._now_s = now_s
 
-    def refresh(self, view: LiveView, *, known: Version | None = None) -> Version:
+    def refresh(self, view: LiveView, *, held: Version | None = None) -> Version:
         """The newest version, built anew where it is older than half the interval: who looks once in each interval, as
-        processes do at moments of their own, gets one of each. ``known``, the version that the caller has, saves
+        processes do at moments of their own, gets one of each. ``held``, the version that the caller has, saves
         fetching it again."""
         with _one_at_a_time(view):
-            return self._refresh(view, known)
+            return self._refresh(view, held)
 
     def newest(self, view: LiveView) -> tuple[int, str]:
         """Number and state, as JSON text, of the newest version; built anew where it is older than the interval."""
@@ -110,10 +110,10 @@ class Versions:
     def _is_fresh(self, at: bytes, *, for_s: float) -> bool:
         return 0 <= self._now_s() - float(at) < for_s
 
-    def _refresh(self, view: LiveView, known: Version | None) -> Version:
+    def _refresh(self, view: LiveView, held: Version | None) -> Version:
         keys = _keys(view.topic, view.scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
-        current = None if seq is None else self._fetch(keys[0], int(seq), known)
+        current = None if seq is None else self._fetch(keys[0], int(seq), held)
         if current is not None and self._is_fresh(at, for_s=INTERVAL_S / 2):
             return current
         began_s = self._now_s()  # what is read is of this moment or later, however long the building takes
@@ -122,7 +122,7 @@ class Versions:
         if change.is_none:
             self._broker.eval(_TOUCH, 2, *keys, current.seq, began_s, FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, change, began_s) or self._refresh(replace(view, build=lambda: state), known)
+        return self._store(keys, current, change, began_s) or self._refresh(replace(view, build=lambda: state), held)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept."""
@@ -134,9 +134,9 @@ class Versions:
                 seq = entry["seq"]
         return chain if seq == until else None
 
-    def _fetch(self, key: str, seq: int, known: Version | None) -> Version | None:
-        if known is not None and known.seq == seq:
-            return known
+    def _fetch(self, key: str, seq: int, held: Version | None) -> Version | None:
+        if held is not None and held.seq == seq:
+            return held
         seq_text, state = self._broker.hmget(key, "seq", "state")
         return None if state is None else Version(seq=int(seq_text), state=json.loads(state))
 
@@ -177,9 +177,9 @@ _changes: deque[_Change] = deque(maxlen=KEPT_CHANGES)
 
 def _change(before: State | None, after: State) -> _Change:
     """The same for the same two objects: it is made and written once for all scopes that have them."""
-    for known in tuple(_changes):
-        if known.before is before and known.after is after:
-            return known
+    for stored in tuple(_changes):
+        if stored.before is before and stored.after is after:
+            return stored
     _changes.append(change := _Change(before, after))
     return change
 

@@ -167,9 +167,9 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     by, zones, copies = key_columns(view.estate, fragment), node_calls.zones(), _copies(view, working)
     ring, hot = fragment.ring(by), hot_bundles(view, fragment, loads)
     ranges = [
-        _range(view, fragment, own, bundles[own.bundle], zones, copies, loads, hot) for own in ring.ranges]
+        _range(view, fragment, piece, bundles[piece.bundle], zones, copies, loads, hot) for piece in ring.ranges]
     held = dict(
-        state for own in ranges for state in _held(view, fragment, own, bundles[ring.owner(own.first)]))
+        state for piece in ranges for state in _held(view, fragment, piece, bundles[ring.owner(piece.first)]))
     homes = {node: BundleHome(node, zones.get(node, "")) for nodes in held.values() for node in nodes}
     is_own = any(user["id"] in view.own for user in users) and may_read_all(viewer, view.estate, [task])
     frequent = loads.frequent if loads else ()
@@ -194,30 +194,31 @@ def _copies(view: View, bundles: Iterable[RunningBundle]) -> dict[str, tuple[str
 
 
 def _held(
-    view: View, fragment: Fragment, own: RingRange, bundle: RunningBundle
+    view: View, fragment: Fragment, piece: RingRange, bundle: RunningBundle
 ) -> Iterator[tuple[State, tuple[str, ...]]]:
     """The states that a range needs, each with the nodes that have it: its bundle's, and without a copy of that those
     of bundles that have not given all of its keys away yet. A silent node counts only where no other has it."""
-    holders = tuple(holder.node for holder in own.holders)
-    is_silent = view.node_report(own.node) is None
-    yield (own.first, bundle.id), holders if holders and is_silent else (own.node, *holders)
+    holders = tuple(holder.node for holder in piece.holders)
+    is_silent = view.node_report(piece.node) is None
+    yield (piece.first, bundle.id), holders if holders and is_silent else (piece.node, *holders)
     for giver in fragment.before(bundle) if not holders else ():
         if giver.id not in view.reading.reports.left and (
                 giver.leaving or view.bundle_report(giver).not_copied == CHANGING_HANDS):
-            yield (own.first, giver.id), (node_of(giver.slot),)
+            yield (piece.first, giver.id), (node_of(giver.slot),)
 
 
 def _range(
-    view: View, fragment: Fragment, own: KeyRange, bundle: RunningBundle, zones: Mapping[str, str],
+    view: View, fragment: Fragment, piece: KeyRange, bundle: RunningBundle, zones: Mapping[str, str],
     copies: Mapping[str, Sequence[str]], loads: KeyLoads | None, hot: Container[str],
 ) -> RingRange:
     report, flows, left = view.bundle_report(bundle), view.reading.flows, view.reading.reports.left
     node = node_of(bundle.slot)
     reported, holders = view.node_report(node), copies.get(bundle.id, ())
     return RingRange(
-        own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""), report.state,
+        piece.token, piece.size, piece.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""),
+        report.state,
         TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
-        round(loads.share(own), 4) if loads else None,
+        round(loads.share(piece), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
         report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],
         copy_age_ms(report, at_ms=reported.at_ms) if holders and reported else None, report.not_copied)
@@ -232,14 +233,14 @@ def _losses(
 ) -> list[RingLoss]:
     """By machine that has ranges, or takes some along; a bundle's state counts once, though it has several ranges."""
     losses, machines = [], {node: node for nodes in held.values() for node in nodes}
-    for node in sorted({own.node for own in ranges}.union(machines)):
-        here = [own for own in ranges if own.node == node]
-        states = {own.bundle: own.state_kb for own in here}
-        known = [state_kb for state_kb in states.values() if state_kb is not None]
+    for node in sorted({piece.node for piece in ranges}.union(machines)):
+        here = [piece for piece in ranges if piece.node == node]
+        states = {piece.bundle: piece.state_kb for piece in here}
+        sizes_kb = [state_kb for state_kb in states.values() if state_kb is not None]
         lost = sorted({first for first, _ in lost_with(held, machines, node)})
         if here or lost:
             losses.append(RingLoss(
-                node, zones.get(node, ""), sum(own.groups for own in here), sum(own.part for own in here),
-                None if ranges[0].load is None else round(sum(own.load or 0.0 for own in here), 4),
-                sum(known) if known else None, lost, sum(own.part for own in ranges if own.first in lost)))
+                node, zones.get(node, ""), sum(piece.groups for piece in here), sum(piece.part for piece in here),
+                None if ranges[0].load is None else round(sum(piece.load or 0.0 for piece in here), 4),
+                sum(sizes_kb) if sizes_kb else None, lost, sum(piece.part for piece in ranges if piece.first in lost)))
     return losses

@@ -28,7 +28,7 @@ def gather_due(now_s: int) -> int:
             state=HELD, next_s__lte=now_s).order_by("channel", "endpoint_id", "user_id", "created", "pk")[:AT_ONCE])
         digests = [
             _digest(list(messages)) for _, messages in groupby(
-                held, key=lambda each: (each.channel, each.endpoint_id, each.user_id))]
+                held, key=lambda delivery: (delivery.channel, delivery.endpoint_id, delivery.user_id))]
         Delivery.objects.filter(pk__in=[message.pk for message in held]).delete()
         Delivery.objects.bulk_create(digests)
     return len(digests)

@@ -139,7 +139,7 @@ def endpoints_of(actor: User) -> Any:
 
 def deliveries_of(actor: User) -> Any:
     """Messages to the actor, or to webhooks that the actor may change; an administrator's also those of lineage."""
-    own = Q(user=actor) | Q(endpoint__in=endpoints_of(actor))
+    readable = Q(user=actor) | Q(endpoint__in=endpoints_of(actor))
     if actor.is_superuser:
-        own |= Q(channel="lineage")
-    return Delivery.objects.filter(own).select_related("endpoint__team")
+        readable |= Q(channel="lineage")
+    return Delivery.objects.filter(readable).select_related("endpoint__team")

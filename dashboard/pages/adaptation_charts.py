@@ -57,17 +57,18 @@ def adaptation_figure(
             ("expected_high_per_s", "was expected, and its error", "dot"))]
     elif chart.planned:
         lines.append(_planned(course, chart.planned))
-    known = any(value is not None for value in lines[0]["y"])
-    levels = [_level(name, value) for name, value in _wanted(chart, goals).items()] if known else []
+    has_values = any(value is not None for value in lines[0]["y"])
+    levels = [_level(name, value) for name, value in _wanted(chart, goals).items()] if has_values else []
     return {
         "name": chart.name, "unit": chart.unit, "over": "",
         "data": [*(line for line in lines if any(value is not None for value in line["y"])),
-                 *_ahead(expected)] if known else [],
+                 *_ahead(expected)] if has_values else [],
         "layout": {
             "xaxis": {"range": [iso_moment(begin_s), iso_moment(max(
-                [end_s, *(round(each.at_s) + MINUTE.step_s for each in expected)]))]}, "yaxis": {"rangemode": "tozero"},
-            "shapes": [*mark_shapes(group_marks(marks, begin_s, end_s)), *levels] if known else []},
-        "empty": "" if known else "Nothing was recorded in this time.",
+                [end_s, *(round(minute.at_s) + MINUTE.step_s for minute in expected)]))]},
+            "yaxis": {"rangemode": "tozero"},
+            "shapes": [*mark_shapes(group_marks(marks, begin_s, end_s)), *levels] if has_values else []},
+        "empty": "" if has_values else "Nothing was recorded in this time.",
         "summary": f"{chart.title}{f', {chart.unit}' if chart.unit else ''}."}
 
 
@@ -80,8 +81,8 @@ def machines_figure(machines: Sequence[PaidMachine], *, begin_s: int, end_s: int
     last_s = max([end_s, *(round(until_s) for *_, until_s in spans)])
     return {
         "name": MACHINES, "unit": "", "over": "",
-        "data": [_bars([each for each in spans if each[1] == kind], kind) for kind in _ROWS
-                 if any(each[1] == kind for each in spans)],
+        "data": [_bars([span for span in spans if span[1] == kind], kind) for kind in _ROWS
+                 if any(span[1] == kind for span in spans)],
         "layout": {
             "barmode": "overlay", "hovermode": "closest", "bargap": 0,
             "xaxis": {"range": [iso_moment(begin_s), iso_moment(last_s)]},
@@ -117,7 +118,7 @@ def _planned(course: ToldCourse, figure: str) -> dict[str, Any]:
     """What decisions were to reach, from when each was in force until the next was."""
     history, values = course.history, []
     for at_s in history.times_s:
-        before = [each for each in course.planned if each.at_s <= at_s]
+        before = [planned for planned in course.planned if planned.at_s <= at_s]
         values.append(before[-1].figures.get(figure) if before else None)
     return {
         "type": "scatter", "mode": "lines", "name": "as decided", "series": 2,
@@ -131,8 +132,8 @@ def _ahead(expected: Sequence[ExpectedMinute]) -> list[dict[str, Any]]:
              ("expected, and its error", "high_per_s", "dot"))
     return [{
         "type": "scatter", "mode": "lines", "name": name, "series": 1, "x0": iso_moment(round(expected[0].at_s)),
-        "dx": 1000 * MINUTE.step_s, "y": [round(getattr(each, figure), 4) for each in expected], "line": {"dash": dash},
-        "hovertemplate": "%{y:.4~g}"} for name, figure, dash in lines if expected]
+        "dx": 1000 * MINUTE.step_s, "y": [round(getattr(minute, figure), 4) for minute in expected],
+        "line": {"dash": dash}, "hovertemplate": "%{y:.4~g}"} for name, figure, dash in lines if expected]
 
 
 def _wanted(chart: AdaptationChart, goals: DataflowGoals | None) -> Mapping[str, float]:

@@ -253,11 +253,11 @@ def _traces(
 
 def _alone(values: Sequence[float | None]) -> dict[str, str]:
     """A single value between two gaps is no line: then points are drawn, too."""
-    known = [index for index, value in enumerate(values) if value is not None]
+    measured = [index for index, value in enumerate(values) if value is not None]
     lonely = [
-        index for index in known
+        index for index in measured
         if (index == 0 or values[index - 1] is None) and (index + 1 == len(values) or values[index + 1] is None)]
-    return {"mode": "lines+markers"} if lonely and len(lonely) * 2 >= len(known) else {}
+    return {"mode": "lines+markers"} if lonely and len(lonely) * 2 >= len(measured) else {}
 
 
 def _scale(chart: Chart, histories: Sequence[KeptHistory]) -> tuple[float, str]:
@@ -303,10 +303,10 @@ def _worst_tone(group: Sequence[Mark]) -> str:
 def _summary(chart: Chart, traces: Sequence[Mapping[str, Any]], suffix: str) -> str:
     parts = []
     for trace in traces:
-        known = [value for value in trace["y"] if value is not None]
+        measured = [value for value in trace["y"] if value is not None]
         parts.append(
-            f"{trace['name']}: last {known[-1]:.4g}{suffix}, lowest {min(known):.4g}{suffix}, highest "
-            f"{max(known):.4g}{suffix}")
+            f"{trace['name']}: last {measured[-1]:.4g}{suffix}, lowest {min(measured):.4g}{suffix}, highest "
+            f"{max(measured):.4g}{suffix}")
     return f"{chart.title}. {'; '.join(parts)}." if parts else f"{chart.title}: nothing to draw."
 
 

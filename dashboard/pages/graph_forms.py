@@ -70,12 +70,14 @@ class GraphForm:
     @property
     def usual(self) -> list[ParameterField]:
         """Fields that are shown at once."""
-        return [each for each in self.fields if len(self.fields) <= FEW or each.is_usual or each.name in self.stated]
+        return [
+            field for field in self.fields
+            if len(self.fields) <= FEW or field.is_usual or field.name in self.stated]
 
     @property
     def more(self) -> list[ParameterField]:
         """Fields behind *More settings*."""
-        return [each for each in self.fields if each not in self.usual]
+        return [field for field in self.fields if field not in self.usual]
 
 
 def document_of(text: str, format: Format) -> Document:
@@ -116,14 +118,14 @@ def _checked(form: GraphForm, text: str, format: Format) -> GraphForm:
         parse_document(text, format=format)
     except InvalidDataflow as invalid:
         number = next(at for at, task in enumerate(form.meant["tasks"]) if task["id"] == form.after)
-        own = [problem for problem in invalid.problems if problem.path.startswith(f"/tasks/{number}/config/")]
-        errors, _ = errors_at_fields(own, number, form.given)
+        task_problems = [problem for problem in invalid.problems if problem.path.startswith(f"/tasks/{number}/config/")]
+        errors, _ = errors_at_fields(task_problems, number, form.given)
         return _with_errors(form, errors) if errors else form
     return form
 
 
 def _with_errors(form: GraphForm, errors: Mapping[str, str]) -> GraphForm:
-    fields = tuple(replace(each, error=errors.get(each.name, "")) for each in form.fields)
+    fields = tuple(replace(field, error=errors.get(field.name, "")) for field in form.fields)
     return replace(form, fields=fields, errors=errors, meant=None)
 
 
@@ -158,8 +160,8 @@ def _add(document: Document, post: Mapping[str, str], secrets: list[str], applie
     if source:
         _require_stream(written_task(document, source))
     types = {KINDS[kind]: _types(kind) for kind in (("transform", "sink") if source else ("source",))}
-    known = {each.name: each for listed in types.values() for each in listed}
-    chosen = known.get(post.get("type", ""))
+    by_name = {task_type.name: task_type for listed in types.values() for task_type in listed}
+    chosen = by_name.get(post.get("type", ""))
     if chosen is None:
         return GraphForm("add", source, types=types, errors={"type": "Choose a type."} if applies else {})
     task_id = post.get("id", "").strip()
@@ -190,7 +192,7 @@ def _join(document: Document, post: Mapping[str, str], secrets: list[str], appli
     task = written_task(document, post.get("task", ""))
     _require_stream(task)
     types = jobs.task_types()
-    kinds = {each["id"]: _kind(each, types) for each in document["tasks"]}
+    kinds = {task["id"]: _kind(task, types) for task in document["tasks"]}
     readers = tuple(name for name in possible_readers(document, task["id"]) if kinds[name] != "source")
     read_by = tuple(_read_by(document, task["id"]))
     removed, target = post.get("remove", ""), post.get("target", "")
@@ -277,4 +279,6 @@ def _read_by(document: Document, task_id: str) -> Iterator[str]:
 
 
 def _types(kind: str) -> list[TaskType]:
-    return sorted((each for each in jobs.task_types().values() if each.kind == kind), key=lambda each: each.name)
+    return sorted((
+        task_type for task_type in jobs.task_types().values() if task_type.kind == kind),
+        key=lambda task_type: task_type.name)

@@ -159,9 +159,9 @@ def written_graph(document: Mapping[str, Any], *, task_types: TaskTypes) -> dict
         tasks.append({
             "id": task["id"], "label": task["id"], "type": type_name, "kind": _kind(type_name, task_types),
             "config": task.get("config") or {}, "users": [], "note": "", "marks": ["starts"]})
-    known = {task["id"] for task in tasks}
+    task_ids = {task["id"] for task in tasks}
     ends = [(stream["from"], stream["to"]) for stream in document["streams"]]
-    ends = [each for each in ends if known.issuperset(each)]
+    ends = [pair for pair in ends if task_ids.issuperset(pair)]
     readers: dict[str, list[str]] = {}
     for source, target in ends:
         readers.setdefault(source, []).append(target)
@@ -254,8 +254,8 @@ def _note(users: Sequence[Mapping[str, str]], *, count: int | None = None) -> st
 def _ways(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The alternates of a dynamic task."""
     return [
-        {"name": each.name, "on": each.name == task.get("on"), "guard": each.guard, "does": each.summary}
-        for each in alternates_in(task["type"], task["config"])]
+        {"name": way.name, "on": way.name == task.get("on"), "guard": way.guard, "does": way.summary}
+        for way in alternates_in(task["type"], task["config"])]
 
 
 def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labelled: bool) -> dict[str, Any]:

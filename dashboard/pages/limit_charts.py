@@ -21,8 +21,8 @@ def charts_of(kind: str, subject: str) -> Sequence[Chart]:
         kind == DATAFLOW and is_uuid(subject)) else None
     if record is None or not record.latency_limits:
         return charts
-    own = list(_of_limits(record.latency_limits))
-    return [each for chart in charts for each in (own if chart.name == PARTS else [chart])]
+    limit_charts = list(_of_limits(record.latency_limits))
+    return [shown for chart in charts for shown in (limit_charts if chart.name == PARTS else [chart])]
 
 
 def _of_limits(limits: Limits) -> Iterator[Chart]:

@@ -136,9 +136,9 @@ def columns_written(answers: OwnData, post: QueryDict) -> OwnData:
         path = tuple(within.split(".")) if within else ()
         if not all(map(_KEY_OF_PATH.fullmatch, path)):
             continue
-        known = before.get((name.strip(), path), ColumnAnswer(name.strip()))
+        answer_before = before.get((name.strip(), path), ColumnAnswer(name.strip()))
         columns.append(replace(
-            known, name=name.strip()[:200], type=kind[:40], taken=str(number) in taken, path=path))
+            answer_before, name=name.strip()[:200], type=kind[:40], taken=str(number) in taken, path=path))
     time = {part: post.get(part, "").strip()[:100] for part in OF_EVENTS[1:]}
     return replace(answers, columns=tuple(columns), time=time)
 
@@ -219,4 +219,6 @@ def _time(answers: OwnData) -> dict[str, str]:
 
 
 def _types(kind: str) -> list[TaskType]:
-    return sorted((each for each in jobs.task_types().values() if each.kind == kind), key=lambda each: each.name)
+    return sorted((
+        task_type for task_type in jobs.task_types().values() if task_type.kind == kind),
+        key=lambda task_type: task_type.name)

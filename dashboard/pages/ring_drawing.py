@@ -31,18 +31,20 @@ class RingArc:
 
 def arcs_of(ranges: Sequence[RingRange]) -> list[RingArc]:
     """The arcs of a ring, in the order of its ranges."""
-    nodes = sorted({own.node for own in ranges})
-    most = max((own.load or 0.0 for own in ranges), default=0.0)
-    return [_arc(own, nodes.index(own.node) % COLOURS, (own.load or 0.0) / most if most else 0.0) for own in ranges]
+    nodes = sorted({piece.node for piece in ranges})
+    most = max((piece.load or 0.0 for piece in ranges), default=0.0)
+    return [
+        _arc(piece, nodes.index(piece.node) % COLOURS, (piece.load or 0.0) / most if most else 0.0)
+        for piece in ranges]
 
 
-def _arc(own: RingRange, colour: int, load: float) -> RingArc:
-    begin, end = own.first / KEY_GROUPS, (own.first + own.groups) / KEY_GROUPS
+def _arc(piece: RingRange, colour: int, load: float) -> RingArc:
+    begin, end = piece.first / KEY_GROUPS, (piece.first + piece.groups) / KEY_GROUPS
     x, y = _point((begin + end) / 2, LABEL)
     side = "middle" if abs(x) < LABEL / 4 else "start" if x > 0 else "end"
     depth = load * (INNER - CORE)
     bar = _sector(begin, end, INNER, INNER - depth) if depth > 0.5 else ""
-    return RingArc(own, _sector(begin, end, OUTER, INNER), bar, colour, x, y, side, own.part >= LEAST_LABELLED)
+    return RingArc(piece, _sector(begin, end, OUTER, INNER), bar, colour, x, y, side, piece.part >= LEAST_LABELLED)
 
 
 def _sector(begin: float, end: float, outer: float, inner: float) -> str:

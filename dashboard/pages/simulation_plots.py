@@ -28,7 +28,7 @@ def replay_figures(sides: Sequence[ReplayedSide]) -> dict[str, Any]:
         "cores": _lines(((side.title, side.cores) for side in sides), every_s=A_FIGURE_S, format=".3f"),
         "latency": _lines(
             ((f"{limit.name}{f', limit {limit.number + 1}' if limit.number else ''}, {side.title}",
-              [None if each is None else each / (TOLERATED * limit.limit_s) for each in limit.latency_s])
+              [None if latency_s is None else latency_s / (TOLERATED * limit.limit_s) for latency_s in limit.latency_s])
              for side in sides for limit in side.limits), every_s=A_FIGURE_S, format=".0%")}
 
 

@@ -86,8 +86,8 @@ def what_changed(changes: Sequence[ChangedRead], names: Mapping[str, str]) -> st
     Tasks and queries that the dataflow has no part in are named by their kind alone.
     """
     first = [change for change in changes if change.part == changes[0].part]
-    own = sorted({names[change.key] for change in first if change.key in names})
-    named = f" ({', '.join(own[:NAMED])}{' and others' if len(own) > NAMED else ''})" if own else ""
+    tasks = sorted({names[change.key] for change in first if change.key in names})
+    named = f" ({', '.join(tasks[:NAMED])}{' and others' if len(tasks) > NAMED else ''})" if tasks else ""
     if first[0].part == read_set.TASKS and first[0].new:
         return f"a task that it would start already runs{named}."
     return {

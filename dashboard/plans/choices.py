@@ -31,8 +31,8 @@ class ScheduleChoice:
     def of(cls, *, pair: Sequence[str], rate_per_s: float | None = None, routing: str = "slot_aware") -> ScheduleChoice:
         """The choice that these words make; ``InvalidChoice`` or ``InvalidResources`` where they make none."""
         if tuple(pair) not in PAIRS:
-            known = ", ".join(map("/".join, PAIRS))
-            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {known}.", pair=list(pair))
+            pairs = ", ".join(map("/".join, PAIRS))
+            raise InvalidChoice(f"{'/'.join(pair)} is no pair.", remedy=f"Choose one of {pairs}.", pair=list(pair))
         if rate_per_s is not None and not LEAST_RATE_PER_S <= rate_per_s <= MOST_RATE_PER_S:
             raise InvalidResources(
                 f"{rate_per_s:g} events/s are no rate.",

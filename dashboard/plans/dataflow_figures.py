@@ -85,6 +85,6 @@ def _part(estate: Estate, submitted: Submitted, costs: dict[str, RunningCost]) -
     for task_id, cost in costs.items():
         users = sorted(user for user in estate.users[task_id] if not estate.submitted[user].paused)
         of_batches = BatchPart(cost.batch_part, alone_ms.get(estate.places[task_id][0], {})).of_batches(users)
-        own = of_batches[users.index(submitted.id)]
-        parts.append(cost.figure.times((1 - cost.batch_part) / len(users) + cost.batch_part * own))
+        batch_share = of_batches[users.index(submitted.id)]
+        parts.append(cost.figure.times((1 - cost.batch_part) / len(users) + cost.batch_part * batch_share))
     return total_cost(parts)

@@ -64,11 +64,11 @@ def measured_selectivities(
     counted = jobs.selectivities(
         (estate.fragments[fragment_id] for fragment_id in sorted(fragments)), least=LEAST_EVENTS
     )
-    known = selectivities(dataflow, task_types=jobs.task_types())
+    declared = selectivities(dataflow, task_types=jobs.task_types())
     measured = {
-        stream: float(f"{counted[running[stream[0]]]:.2g}") for stream in known if running.get(stream[0]) in counted}
+        stream: float(f"{counted[running[stream[0]]]:.2g}") for stream in declared if running.get(stream[0]) in counted}
     return {
-        stream: value for stream, value in measured.items() if abs(value - known[stream]) > NEAR * known[stream]}
+        stream: value for stream, value in measured.items() if abs(value - declared[stream]) > NEAR * declared[stream]}
 
 
 def rule() -> DefragmentRule:

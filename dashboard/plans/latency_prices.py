@@ -82,22 +82,22 @@ def latency_prices(
     figures = figures_of(estate, record)
     entry = estate.submitted.get(name)
     paces = {} if scheduled or entry is None or entry.paused else paces_of(estate, name)
-    own = {query for query, row in paces.items() if row.cost}
-    way = way_of(estate, name, WHOLE) if own else None
-    if figures is None or way is None or not way.writers.keys() <= own:
+    priced = {query for query, row in paces.items() if row.cost}
+    way = way_of(estate, name, WHOLE) if priced else None
+    if figures is None or way is None or not way.writers.keys() <= priced:
         is_scheduled = entry is not None and entry.scheduled
         return _estimated(record, figures, is_scheduled=is_scheduled, scheduled=scheduled, opens=opens, look=look)
     way = _watched(way, look)
     others = _wants_of(estate, {
-        user for query in own for task in estate.fragments[query].active_tasks
-        for user in estate.users.get(task, ()) if user != name and not estate.submitted[user].paused}, own, look)
-    costs = {query: BatchCost(**paces[query].cost) for query in own}
-    reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in own) for query in own}
+        user for query in priced for task in estate.fragments[query].active_tasks
+        for user in estate.users.get(task, ()) if user != name and not estate.submitted[user].paused}, priced, look)
+    costs = {query: BatchCost(**paces[query].cost) for query in priced}
+    reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in priced) for query in priced}
     queries = Queries(
-        costs, reads, slot_of={query: estate.fragments[query].slot for query in own},
+        costs, reads, slot_of={query: estate.fragments[query].slot for query in priced},
         largest_s=settings.LONGEST_TRIGGER_MS / 1000)
-    open_now = {query for query in own if paces[query].real_time}
-    able = able_now(estate, own, open_now=open_now)
+    open_now = {query for query in priced if paces[query].real_time}
+    able = able_now(estate, priced, open_now=open_now)
     refusals = dict.fromkeys(able if opens else able & open_now, "")
     alone = {user: choose_modes(queries, wants, refusals) for user, wants in others.items()}
 
@@ -110,14 +110,14 @@ def latency_prices(
                             for user, choice in (alone | {name: mine}).items()
                             if user == name or _uses(estate, user, query)})[name]
             + _events_cores(costs[query]) / max(1, 1 + sum(_uses(estate, user, query) for user in alone))
-            for query in own)
+            for query in priced)
         expected = mine.paced.expected.get(name)
         return _Taken(
             expected is None or expected.least_s is None,
-            sum(whole_choice.cores(query, cost) for query, cost in costs.items()), paid, len(own),
+            sum(whole_choice.cores(query, cost) for query, cost in costs.items()), paid, len(priced),
             len(whole_choice.open))
 
-    now = taken_with(_wants_of(estate, {name}, own, look)[name])
+    now = taken_with(_wants_of(estate, {name}, priced, look)[name])
     return _offered(record, figures, now=now, estimated=False, by_limit={
         limit_s: taken_with([] if limit_s is None else [LimitOnWay(name, way, limit_s, WHOLE.share)])
         for limit_s in (*OFFERED_S, None)})
@@ -191,7 +191,7 @@ def _estimated(
 
 
 def _wants_of(
-    estate: Estate, users: Collection[str], own: Collection[str], look: Callable[[], None]
+    estate: Estate, users: Collection[str], priced: Collection[str], look: Callable[[], None]
 ) -> dict[str, list[LimitOnWay]]:
     """Limits of dataflows on some queries: each on the part of its way that they are.
 
@@ -206,13 +206,14 @@ def _wants_of(
             way = way_of(estate, user, limit)
             if way is None:
                 continue
-            elsewhere_s = sum(wait + batch for query, wait, batch in waits.get((user, number), ()) if query not in own)
+            elsewhere_s = sum(
+                wait + batch for query, wait, batch in waits.get((user, number), ()) if query not in priced)
             part = replace(
-                way, writers={query: tuple(writer for writer in writers if writer in own)
-                              for query, writers in way.writers.items() if query in own},
-                starts=way.starts & set(own),
-                ends=frozenset(query for query in way.writers if query in own and not any(
-                    query in way.writers[reader] and reader in own for reader in way.writers)))
+                way, writers={query: tuple(writer for writer in writers if writer in priced)
+                              for query, writers in way.writers.items() if query in priced},
+                starts=way.starts & set(priced),
+                ends=frozenset(query for query in way.writers if query in priced and not any(
+                    query in way.writers[reader] and reader in priced for reader in way.writers)))
             if part.starts and part.ends:
                 wants[user].append(LimitOnWay(
                     f"{user}/{number}", _watched(part, look), limit.limit_s, limit.share, elsewhere_s))
@@ -241,10 +242,10 @@ def _uses(estate: Estate, user: str, query: str) -> bool:
     return any(user in estate.users.get(task, ()) for task in estate.fragments[query].active_tasks)
 
 
-def _batches_cores(query: str, cost: BatchCost, own: BatchModes, of_all: BatchModes) -> float:
+def _batches_cores(query: str, cost: BatchCost, alone: BatchModes, of_all: BatchModes) -> float:
     """What batches of a query take that one user alone needs, whatever is in them; no more than those of all users
     together, where these stay open."""
-    seconds = own.priced_s(query, cost)
+    seconds = alone.priced_s(query, cost)
     return cost.batch_cpu_s / (max(seconds, of_all.priced_s(query, cost)) if query in of_all.open else seconds)
 
 

@@ -166,7 +166,7 @@ def problem_of(
     ids = estate.submitted[str(record.pk)].running
     return SchedulingProblem(
         **_known(dataflow, record.team, routing), supply=supply(
-            estate, team=record.team.slug, own=_own_loads(running, ids, estate.tasks)),
+            estate, team=record.team.slug, dataflow_loads=_own_loads(running, ids, estate.tasks)),
         among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow),
         keys=divided_keys(estate, running))
 
@@ -207,12 +207,12 @@ def _own_loads(
     running: Mapping[str, Fragment], ids: Mapping[str, str], tasks: Mapping[str, RunningTask]
 ) -> dict[str, SlotLoad]:
     """What these tasks alone take of their slots; a query in which others go on stays there, with what they take."""
-    own: dict[str, dict[str, None]] = {}
+    tasks_by_fragment: dict[str, dict[str, None]] = {}
     for task, fragment in running.items():
-        own.setdefault(fragment.id, {})[ids[task]] = None
+        tasks_by_fragment.setdefault(fragment.id, {})[ids[task]] = None
     fragments = {fragment.id: fragment for fragment in running.values()}
     loads: dict[str, SlotLoad] = {}
-    for task_id, slots in own.items():
+    for task_id, slots in tasks_by_fragment.items():
         part = replace(fragments[task_id], tasks=tuple(slots), active=len(slots), resting=0, outlets={}, channels={})
         for slot, load in loads_of(part, tasks).items():
             free = load if len(slots) == fragments[task_id].active else replace(load, queries=0)

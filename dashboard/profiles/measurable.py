@@ -124,9 +124,9 @@ def unmeasured(viewer: Viewer) -> list[str]:
 
     Without sources and sinks: those are planned with what they declare.
     """
-    own = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
+    teams = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
     seen = RunningTaskRow.objects.all() if viewer.superuser else RunningTaskRow.objects.filter(
-        Q(scope="") | Q(scope__in=own))
+        Q(scope="") | Q(scope__in=teams))
     measured = ProfileRecord.objects.filter(known_to(viewer), active=True).values_list("task_type", flat=True)
     running = set(seen.values_list("type", flat=True).distinct()) - set(measured)
     transforms = {name for name, declared in jobs.task_types().items() if declared.kind == "transform"}

@@ -128,8 +128,8 @@ def set_aside(viewer: Viewer) -> QuerySet[ProfileRecord]:
 
 def suggested(viewer: Viewer) -> QuerySet[SweepRecord]:
     """Sweeps that Weir suggests, and that the viewer may start or cancel."""
-    own = [team_id for team_id in viewer.roles if permissions.may_measure(viewer, team_id=team_id)]
-    whose = Q() if viewer.superuser else Q(team__in=own) | (
+    team_ids = [team_id for team_id in viewer.roles if permissions.may_measure(viewer, team_id=team_id)]
+    whose = Q() if viewer.superuser else Q(team__in=team_ids) | (
         Q(team=None) if permissions.may_measure(viewer) else Q(pk__in=[]))
     return SweepRecord.objects.filter(whose, status=SUGGESTED)
 

@@ -57,8 +57,8 @@ def counting(trials: Trials) -> Trials:
 
 def bounds_asked(sweep: SweepRecord) -> Sweep:
     """The bounds that were asked for; what an earlier version of Weir bounded besides is left out."""
-    known = {field.name for field in fields(Sweep)}
-    return Sweep(**{name: value for name, value in sweep.bounds.items() if name in known})
+    names = {field.name for field in fields(Sweep)}
+    return Sweep(**{name: value for name, value in sweep.bounds.items() if name in names})
 
 
 def bounds_of(sweep: SweepRecord) -> Sweep:

@@ -36,9 +36,9 @@ def as_it_runs(viewer: Viewer, record: DataflowRecord) -> AsItRuns | None:
     cost = None if submitted is None or submitted.paused else cost_of(viewer, key)
     if submitted is None or cost is None:
         return None
-    own = set(submitted.running.values())
+    task_ids = set(submitted.running.values())
     bundles = [
-        bundle for fragment in view.estate.fragments.values() if not own.isdisjoint(fragment.active_tasks)
+        bundle for fragment in view.estate.fragments.values() if not task_ids.isdisjoint(fragment.active_tasks)
         for bundle in fragment.queries if not bundle.leaving]
     totals = totals_of(view, key)
     latency_ms = totals["latency_p50_ms"]

@@ -224,10 +224,10 @@ def far_of(schedule: Schedule, today: Today) -> tuple[str, ...]:
     """The tasks of which some keys would go to other nodes."""
     far = []
     for task in sorted(schedule.job.by_key & schedule.placement.counts.keys()):
-        own = [bundle for bundle in today.get(task, ()) if not bundle.leaving]
+        bundles = [bundle for bundle in today.get(task, ()) if not bundle.leaving]
         parts = wanted_of(schedule, task)
-        if own and (own[0].key_ranges or len(parts) > 1):
-            fragment = Fragment(own[0].id, (task,), own[0].slot, 1, bundles=tuple(own))
+        if bundles and (bundles[0].key_ranges or len(parts) > 1):
+            fragment = Fragment(bundles[0].id, (task,), bundles[0].slot, 1, bundles=tuple(bundles))
             change = keys_divided_anew(fragment, parts, ids=map(str, itertools.count()))
             far += [task] if change.after[fragment.id].far_takers else []
     return tuple(far)

@@ -45,7 +45,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
     totals = totals_of(view, dataflow_id)
     sources = {running for running in submitted.running.values() if not view.estate.tasks[running].parents}
     latency_ms = totals["latency_p50_ms"]
-    own = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
+    query_ids = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
     slots = {bundle.slot: None for bundle in promise.bundles}
     return DataflowSeen(
         rate_per_s=exact_rate(view, sources), latency_s=None if latency_ms is None else latency_ms / 1000,
@@ -53,7 +53,7 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
         offered_per_s=_offered(view, fragments, submitted.running), bundles=bundles,
         slots={slot: _slot(view, slot, base_cpu) for slot in slots},
         latencies_s=_latencies(view, fragments, submitted.running),
-        mixed=tuple(slot for slot in slots if at_work(view, slot) - own),
+        mixed=tuple(slot for slot in slots if at_work(view, slot) - query_ids),
         over_s=view.reading.flows.over_s or None)
 
 
@@ -198,5 +198,5 @@ def _rate(rates: Sequence[float | None], times_s: Sequence[float]) -> float | No
 
 
 def _median(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return median(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return median(numbers) if numbers else None

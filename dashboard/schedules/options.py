@@ -137,8 +137,8 @@ def room_of(problem: SchedulingProblem) -> SlotRoom:
     supply = problem.supply
     offered = {slot.name for node in supply.free for slot in node.slots}
     whole = offered - {slot.name for slot in supply.taken}
-    own = {bundle.slot for fragment in problem.running.values() if not fragment.paused for bundle in fragment.queries}
-    return SlotRoom(len(whole - own), len(whole & own), len(supply.taken))
+    slots = {bundle.slot for fragment in problem.running.values() if not fragment.paused for bundle in fragment.queries}
+    return SlotRoom(len(whole - slots), len(whole & slots), len(supply.taken))
 
 
 def scale_of(rate_per_s: float) -> float:

@@ -81,12 +81,12 @@ def _upstream_first(promise: Promise) -> list[str]:
 
 
 def _bundle(promise: BundlePromise, seen: DataflowSeen, missed: Missed) -> BundleOutcome:
-    own = seen.bundles.get(promise.id, BundleSeen())
-    load = own.load
+    bundle_seen = seen.bundles.get(promise.id, BundleSeen())
+    load = bundle_seen.load
     return BundleOutcome(
-        promise, own,
-        Figure(None, promise.rate_per_s, own.rate_per_s,
-               ("rate", "") in missed and _is_less(own.rate_per_s, promise.rate_per_s, seen)),
+        promise, bundle_seen,
+        Figure(None, promise.rate_per_s, bundle_seen.rate_per_s,
+               ("rate", "") in missed and _is_less(bundle_seen.rate_per_s, promise.rate_per_s, seen)),
         Figure(None, promise.cpu, load.cpu, ("CPU", promise.slot) in missed and _is_more(load.cpu, promise.cpu)),
         Figure(None, promise.memory, load.memory,
                ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
@@ -95,21 +95,22 @@ def _bundle(promise: BundlePromise, seen: DataflowSeen, missed: Missed) -> Bundl
 def _task(
     task: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
-    own = tuple(bundle for bundle in bundles if bundle.promise.task == task)
+    task_bundles = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     planned = promise.rates_per_s[task]
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
     read = seen.read_per_s.get(task)
     cpu, memory = promise.allocated.get(task, (None, None))
     return FigureRow(
         task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, seen)),
-        _sum([bundle.cpu for bundle in own], planned=cpu), _sum([bundle.memory for bundle in own], planned=memory), own,
+        _sum([bundle.cpu for bundle in task_bundles], planned=cpu),
+        _sum([bundle.memory for bundle in task_bundles], planned=memory), task_bundles,
         latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
 
 
 def _slot(
     slot: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
-    own = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
+    slot_bundles = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
     expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
     return FigureRow(
@@ -119,7 +120,7 @@ def _slot(
         Figure(
             None, alone.memory if actual.memory is None else expected.memory, actual.memory, ("memory", slot) in missed
         ),
-        own,
+        slot_bundles,
         whole=seen.slots.get(slot, Load()),
     )
 

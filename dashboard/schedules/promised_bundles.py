@@ -32,8 +32,8 @@ def promised_ids(promise: Promise, parts: Parts) -> dict[str, str]:
     What was rolled back may run under another id where it ran before: it is known by its task and slot, unless the one
     that was promised there runs itself, here or elsewhere.
     """
-    own = {bundle.id for bundle in promise.bundles}
-    own_bundles = {part.id: part.id for bundles in parts.values() for part in bundles if part.id in own}
+    promised = {bundle.id for bundle in promise.bundles}
+    own_bundles = {part.id: part.id for bundles in parts.values() for part in bundles if part.id in promised}
     by_place = {(bundle.task, bundle.slot): bundle.id for bundle in promise.bundles if bundle.id not in own_bundles}
     for task, bundles in parts.items():
         for part in bundles:

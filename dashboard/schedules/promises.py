@@ -71,7 +71,7 @@ def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict
         loads, parts = loads_in(current.promise), parts_of(fragments)
         running = {bundle.id for fragment in fragments.values() for bundle in fragment.queries}
         promised_loads |= {promised: load for promised, load in loads.items() if promised not in running}
-        promised_loads |= {own: loads[promised] for own, promised in promised_ids(current.promise, parts).items()}
+        promised_loads |= {query: loads[promised] for query, promised in promised_ids(current.promise, parts).items()}
     return promised_loads
 
 

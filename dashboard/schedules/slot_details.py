@@ -186,10 +186,10 @@ def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     before = promised_loads(view.estate, list(view.records))
     after = before
     if plan is not None and plan.promise is not None:
-        own = loads_in(plan.promise)
-        after = before | own
+        promised = loads_in(plan.promise)
+        after = before | promised
         if (earlier := loads_before(plan)) is not None:
-            before = {bundle: load for bundle, load in before.items() if bundle not in own} | earlier
+            before = {bundle: load for bundle, load in before.items() if bundle not in promised} | earlier
     maker = _Maker(view, plan, before, after)
     by_slot = _by_slot(maker, *_before_and_after(view.estate.fragments, plan))
     reserved = dict(SlotRow.objects.exclude(reserved_for="").values_list("name", "reserved_for"))

@@ -85,17 +85,17 @@ def _side(title: str, parts: list[Mapping[str, Any]], names: Mapping[str, str]) 
     return ReplayedSide(
         title, sum(part["core_hours"] for part in parts), sum(part["cost"] for part in parts), parts[0]["currency"],
         max(part["most_waiting"] for part in parts), sum(part["rounds"] for part in parts),
-        [each for part in parts for each in part["cores"]],
-        [_limit(names[name], own) for (name, _), own in sorted(
-            limits.items(), key=lambda each: (names[each[0][0]], each[0]))])
+        [cores for part in parts for cores in part["cores"]],
+        [_limit(names[name], limit_parts) for (name, _), limit_parts in sorted(
+            limits.items(), key=lambda entry: (names[entry[0][0]], entry[0]))])
 
 
 def _limit(name: str, parts: Iterable[Mapping[str, Any]]) -> ReplayedLimit:
     some = list(parts)
-    latency_s = [each for part in some for each in part["latency_s"]]
-    known = array([each for each in latency_s if each is not None], dtype=float)
+    latency_s = [value for part in some for value in part["latency_s"]]
+    measured = array([value for value in latency_s if value is not None], dtype=float)
     seconds = sum(part["known"] for part in some)
     return ReplayedLimit(
         some[0]["dataflow"], name, some[0]["number"], some[0]["limit_s"],
-        float(median(known[isfinite(known)])) if len(known) else None,
+        float(median(measured[isfinite(measured)])) if len(measured) else None,
         sum(part["missed"] for part in some) / seconds if seconds else 0.0, latency_s)

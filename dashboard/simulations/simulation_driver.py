@@ -81,7 +81,7 @@ def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time
 def _next() -> SimulationRun | None:
     """The oldest simulation of the author who has waited longest for a part, so that long ones hold up nobody else."""
     waiting = SimulationRun.objects.filter(status__in=OPEN).order_by("created").values_list("pk", "author_id")
-    run, author = min(waiting, key=lambda each: _turns.get(each[1], 0), default=(None, None))
+    run, author = min(waiting, key=lambda entry: _turns.get(entry[1], 0), default=(None, None))
     if author is not None:
         _turns[author] = max(_turns.values(), default=0) + 1
     return SimulationRun.objects.select_related("dataflow", "proposal__plan").filter(pk=run).first()
@@ -157,10 +157,10 @@ def _figures(played: Replayed) -> dict[str, Any]:
     limits = []
     for (dataflow, number), limit_s in played.limit_s.items():
         latency_s = played.latency_s[dataflow, number]
-        known = latency_s[np.isfinite(latency_s)]
+        measured = latency_s[np.isfinite(latency_s)]
         limits.append({
-            "dataflow": dataflow, "number": number, "limit_s": limit_s, "known": len(known),
-            "missed": int((known > TOLERATED * limit_s).sum()),
+            "dataflow": dataflow, "number": number, "limit_s": limit_s, "known": len(measured),
+            "missed": int((measured > TOLERATED * limit_s).sum()),
             "latency_s": _kept(latency_s, played.step_s, np.median)})
     return {
         "core_hours": played.core_hours, "cost": played.cost, "currency": played.currency,
@@ -174,8 +174,8 @@ def _kept(
     """One figure for each ten minutes; None where nothing is known."""
     a_figure = max(1, round(A_FIGURE_S / step_s))
     parts = [figures[at:at + a_figure] for at in range(0, len(figures), a_figure)]
-    known = [part[np.isfinite(part)] for part in parts]
-    return [float(summary(part)) if len(part) else None for part in known]
+    finite = [part[np.isfinite(part)] for part in parts]
+    return [float(summary(part)) if len(part) else None for part in finite]
 
 
 def forget_simulations(at: datetime) -> int:

@@ -76,8 +76,8 @@ class SimulationInputs:
 def forecasts_of(inputs: SimulationInputs) -> list[SourceForecast]:
     """What each source will make by what is kept of it."""
     forecasts = []
-    for source, known in inputs.recorded_per_s.items():
-        forecast = forecast_course(known, AHEAD, season=SEASON)
+    for source, rates_per_s in inputs.recorded_per_s.items():
+        forecast = forecast_course(rates_per_s, AHEAD, season=SEASON)
         forecasts.append(SourceForecast(
             source, forecast.method, forecast.values.tolist(),
             None if forecast.errors is None else list(forecast.errors.by_step),
@@ -141,10 +141,10 @@ def _in_steps(minutes: np.ndarray) -> np.ndarray:
     measured_at = np.flatnonzero(np.isfinite(minutes))
     if not len(measured_at):
         return np.empty(0)
-    known = minutes[measured_at[0]:]
-    if len(known) < a_step:
-        return np.array([np.nanmean(known)])
-    steps = known[len(known) % a_step:].reshape(-1, a_step)
+    measured = minutes[measured_at[0]:]
+    if len(measured) < a_step:
+        return np.array([np.nanmean(measured)])
+    steps = measured[len(measured) % a_step:].reshape(-1, a_step)
     counted = np.isfinite(steps)
     return np.where(counted.any(axis=1), np.where(counted, steps, 0.0).sum(axis=1) / np.maximum(
         1, counted.sum(axis=1)), np.nan)

@@ -72,12 +72,12 @@ class LearnedChoices:
         by_hand: Mapping[str, str],
     ) -> None:
         broker = jobs.broker(settings.REDIS_URL)
-        known = self._known.get(task_id) or read_choices(broker, task_id)
-        chosen = replace(known, by_hand=by_hand)
+        choices = self._known.get(task_id) or read_choices(broker, task_id)
+        chosen = replace(choices, by_hand=by_hand)
         if bound is not None:
             events = [event for channel in outputs_of(estate, task_id) for event in jobs.output_tail(channel, NEWEST)]
             chosen = chosen_by_key(chosen, events, by=config[BY], among=names, bound=bound)
-        if chosen != known:
+        if chosen != choices:
             write_choices(broker, task_id, chosen)
         self._known[task_id] = chosen
         query, position = estate.places[task_id]

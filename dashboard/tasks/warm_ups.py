@@ -24,7 +24,7 @@ class WarmUps:
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
         """The switches to alternates that have warmed up, whatever source wanted them."""
         warming = {
-            task_id: name for own in estate.settings.values() for task_id, text in own.alternates.items()
+            task_id: name for settings in estate.settings.values() for task_id, text in settings.alternates.items()
             if (name := warming_of(text)) and task_id in estate.places}
         self.are_there = bool(warming)
         if not warming:

@@ -57,8 +57,8 @@ def grant_of(entry: str) -> Grant:
 
 def granted(grants: Iterable[Grant], groups: Collection[str]) -> Granted:
     """The roles that these groups give; of several in one team the highest."""
-    all_grants, own = list(grants), set(groups)
-    held = [grant for grant in all_grants if grant.group in own]
+    all_grants, group_names = list(grants), set(groups)
+    held = [grant for grant in all_grants if grant.group in group_names]
     roles = {
         team: max((grant.role for grant in held if grant.team == team), key=ROLE_NAMES.index, default=None)
         for team in {grant.team for grant in all_grants} - {ADMINISTRATION}}

@@ -12,8 +12,8 @@ from scheduler.model.secrets import SECRET, TEAM, secrets_of, unknown_secrets
 
 def require_secrets(team: Team, dataflow: Dataflow) -> None:
     """Raise ``InvalidDataflow`` where a dataflow names a secret that its team does not have."""
-    known = set(team.secrets.values_list("name", flat=True))
-    if problems := unknown_secrets(dataflow, known, task_types=jobs.task_types()):
+    secrets = set(team.secrets.values_list("name", flat=True))
+    if problems := unknown_secrets(dataflow, secrets, task_types=jobs.task_types()):
         raise InvalidDataflow(problems=problems)
 
 

@@ -82,9 +82,9 @@ class AdaptationProblem:
         return profit_of(
             self.dataflow, self.goal, value=value_of(self.dataflow, placement.active), cost=per_hour * self.paid_hours)
 
-    def conditions(self, rates_per_s: Mapping[str, float], **known: Mapping[str, float]) -> Conditions:
+    def conditions(self, rates_per_s: Mapping[str, float], **more: Mapping[str, float]) -> Conditions:
         """A step of time with such rates, and what is known of machines and queues."""
-        return Conditions(rates_per_s, self.step_s, message_bytes=self.message_bytes, keeps_s=self.keeps_s, **known)
+        return Conditions(rates_per_s, self.step_s, message_bytes=self.message_bytes, keeps_s=self.keeps_s, **more)
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ class LearnedForecasts:
 
     def forecast(self, number: int, now: Instant) -> Forecast:
         """What is expected at a decision, from all that was seen at those before it."""
-        for known, seen_now in ((self._rates, now.rates_per_s), (self._speeds, now.speeds)):
+        for series, seen_now in ((self._rates, now.rates_per_s), (self._speeds, now.speeds)):
             for name, value in seen_now.items():
-                known.setdefault(name, []).append(value)
+                series.setdefault(name, []).append(value)
         if self._made is None or number - self._made[0] >= self.every:
             self.stated = {source: forecast_course(self._rates[source], self.steps, season=self.season)
                            for source in now.rates_per_s}

@@ -28,20 +28,20 @@ AVERAGES = "averages"
 CourseMethod = Callable[[Rates, int, int], Rates | None]
 
 
-def forecast_last(known: Rates, steps: int, season: int) -> Rates:
+def forecast_last(samples: Rates, steps: int, season: int) -> Rates:
     """What was seen last goes on."""
-    return np.full(steps, known[-1])
+    return np.full(steps, samples[-1])
 
 
-def forecast_recent_mean(known: Rates, steps: int, season: int) -> Rates:
+def forecast_recent_mean(samples: Rates, steps: int, season: int) -> Rates:
     """The mean of the last `RECENT` samples goes on."""
-    return np.full(steps, known[-RECENT:].mean())
+    return np.full(steps, samples[-RECENT:].mean())
 
 
-def forecast_trend(known: Rates, steps: int, season: int) -> Rates:
+def forecast_trend(samples: Rates, steps: int, season: int) -> Rates:
     """Level and damped trend by exponential smoothing (Gardner and McKenzie 1985), of the newest samples."""
-    level, trend = float(known[-8 * RECENT:][0]), 0.0
-    for value in known[-8 * RECENT:][1:]:
+    level, trend = float(samples[-8 * RECENT:][0]), 0.0
+    for value in samples[-8 * RECENT:][1:]:
         before = level
         level = 0.5 * float(value) + 0.5 * (level + 0.9 * trend)
         trend = 0.2 * (level - before) + 0.8 * 0.9 * trend
@@ -49,23 +49,23 @@ def forecast_trend(known: Rates, steps: int, season: int) -> Rates:
     return np.maximum(0.0, level + trend * damped)
 
 
-def forecast_season(known: Rates, steps: int, season: int) -> Rates | None:
+def forecast_season(samples: Rates, steps: int, season: int) -> Rates | None:
     """What came at the same time of the seasons before, smoothed a little, times how the last samples are against
     theirs; None with less than one season and `RECENT` samples."""
-    seasons = min(SEASONS, (len(known) - RECENT) // season)
+    seasons = min(SEASONS, (len(samples) - RECENT) // season)
     if season <= RECENT or seasons < 1:
         return None
-    end, ahead = len(known), np.arange(-RECENT, steps)
-    smooth = _smooth(known)
+    end, ahead = len(samples), np.arange(-RECENT, steps)
+    smooth = _smooth(samples)
     usual = np.mean([smooth[np.minimum(end - number * season + ahead, end - 1)]
                      for number in range(1, seasons + 1)], axis=0)
     before, after = usual[:RECENT].mean(), usual[RECENT:]
-    level = float(known[-RECENT:].mean() / before) if before > 0 else 1.0
+    level = float(samples[-RECENT:].mean() / before) if before > 0 else 1.0
     return after * min(level, 4.0)
 
 
-def _smooth(known: Rates) -> Rates:
-    padded = np.pad(known, 1, mode="edge")
+def _smooth(samples: Rates) -> Rates:
+    padded = np.pad(samples, 1, mode="edge")
     return (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
 
 
@@ -103,21 +103,21 @@ class CourseForecast:
 
 
 def backtest(
-    known: Rates, steps: int, season: int, method: CourseMethod, origins: Sequence[int]
+    samples: Rates, steps: int, season: int, method: CourseMethod, origins: Sequence[int]
 ) -> ForecastErrors | None:
     """The errors of a method from some moments, each with so many steps known after it; None where it has no answer."""
     wrong, means, came = [], [], []
     for origin in origins:
-        forecast = method(known[:origin], steps, season)
+        forecast = method(samples[:origin], steps, season)
         if forecast is None:
             return None
-        actual = known[origin:origin + steps]
+        actual = samples[origin:origin + steps]
         wrong.append(np.abs(forecast - actual))
         means.append(float(forecast.mean() - actual.mean()))
         came.append(float(actual.mean()))
     scale = max(float(np.mean(came)), 1e-12)
     return ForecastErrors(
-        tuple(float(each) for each in np.mean(wrong, axis=0) / scale),
+        tuple(float(value) for value in np.mean(wrong, axis=0) / scale),
         float(np.sqrt(np.mean(np.square(means)))) / scale, len(origins))
 
 
@@ -142,17 +142,17 @@ def forecast_course(
     ValueError
         Nothing was measured, or no step is asked for.
     """
-    known = without_gaps(measured)
-    if steps < 1 or not len(known):
+    samples = without_gaps(measured)
+    if steps < 1 or not len(samples):
         raise ValueError("a forecast is of a step or more, from a sample or more")
-    averages = forecast_recent_mean(known, steps, season)
-    origins = origins_of(len(known), steps, season, most_origins)
+    averages = forecast_recent_mean(samples, steps, season)
+    origins = origins_of(len(samples), steps, season, most_origins)
     if len(origins) < 2 * LEAST_ORIGINS:
         return CourseForecast(averages, AVERAGES, None, "Too little is known to say how wrong a forecast is.")
     half = len(origins) // 2
     chosen_by, stated = {}, {}
     for name, method in METHODS.items():
-        first, second = (backtest(known, steps, season, method, some) for some in (origins[:half], origins[half:]))
+        first, second = (backtest(samples, steps, season, method, some) for some in (origins[:half], origins[half:]))
         if first is not None and second is not None:
             chosen_by[name], stated[name] = first, second
     best = min(chosen_by, key=lambda name: chosen_by[name].total)
@@ -163,7 +163,7 @@ def forecast_course(
         why = f"The forecast was {stated[best].total:.0%} wrong; averages decide from {too_wrong:.0%} on."
     if why:
         return CourseForecast(averages, AVERAGES, stated[AVERAGES], why, stated)
-    values = METHODS[best](known, steps, season)
+    values = METHODS[best](samples, steps, season)
     assert values is not None
     return CourseForecast(values, best, stated[best], "", stated)
 
@@ -176,23 +176,23 @@ def origins_of(samples: int, steps: int, season: int, most: int = ORIGINS) -> li
         first = max(first, season + RECENT)
     if last < first:
         return []
-    return sorted({round(each) for each in np.linspace(first, last, min(most, last - first + 1))})
+    return sorted({round(place) for place in np.linspace(first, last, min(most, last - first + 1))})
 
 
 def without_gaps(measured: Sequence[float] | Rates) -> Rates:
     """The newest `MOST_SAMPLES`, with the one before where nothing was measured (at first the one after), and none
     below 0; none at all where nothing was."""
-    known = np.asarray(measured, dtype=float)[-MOST_SAMPLES:]
-    measured_at = np.flatnonzero(np.isfinite(known))
+    samples = np.asarray(measured, dtype=float)[-MOST_SAMPLES:]
+    measured_at = np.flatnonzero(np.isfinite(samples))
     if not len(measured_at):
         return np.empty(0)
-    places = np.maximum.accumulate(np.where(np.isfinite(known), np.arange(len(known)), measured_at[0]))
-    return np.maximum(0.0, known[places])
+    places = np.maximum.accumulate(np.where(np.isfinite(samples), np.arange(len(samples)), measured_at[0]))
+    return np.maximum(0.0, samples[places])
 
 
 def forecast_from(rates_per_s: Mapping[str, CourseForecast], speeds: Mapping[str, CourseForecast]) -> Forecast:
     """Forecasts of courses as algorithms take them; its error is the largest of those of the rates."""
-    errors = [each.errors.of_mean for each in rates_per_s.values() if each.errors is not None]
+    errors = [course.errors.of_mean for course in rates_per_s.values() if course.errors is not None]
     return Forecast(
-        {source: each.values.tolist() for source, each in rates_per_s.items()},
-        {vm: each.values.tolist() for vm, each in speeds.items()}, max(errors, default=0.0))
+        {source: course.values.tolist() for source, course in rates_per_s.items()},
+        {vm: course.values.tolist() for vm, course in speeds.items()}, max(errors, default=0.0))

@@ -44,11 +44,11 @@ def cheapest_cores(
     for at, kind in enumerate(problem.classes):
         model.add(sum(cores[task, at] for task in alternates) <= kind.cores * machines[at])
     for task, alternate in alternates.items():
-        own = [cores[task, at] for at in range(len(problem.classes))]
-        model.add(sum(own) >= 1)
+        task_cores = [cores[task, at] for at in range(len(problem.classes))]
+        model.add(sum(task_cores) >= 1)
         needs = round(SPEEDS * alternate.event_s * most[task])
-        model.add(PARTS * sum(round(SPEEDS * kind.speed) * each for kind, each in zip(
-            problem.classes, own, strict=True)) >= needs * parts[task])
+        model.add(PARTS * sum(round(SPEEDS * kind.speed) * count for kind, count in zip(
+            problem.classes, task_cores, strict=True)) >= needs * parts[task])
         if most[task] > 0:
             shares = {parent: round(PARTS * most[parent] * alternates[parent].selectivity / most[task])
                       for parent in dataflow.parents[task]}
@@ -56,14 +56,14 @@ def cheapest_cores(
                       + PARTS * max(0, PARTS - sum(shares.values())))
     outputs = dataflow.outputs
     model.add(sum(parts[task] for task in outputs) >= math.floor(problem.least * PARTS * len(outputs)))
-    model.minimize(sum(round(PRICES * kind.per_hour) * each for kind, each in zip(
+    model.minimize(sum(round(PRICES * kind.per_hour) * machine_count for kind, machine_count in zip(
         problem.classes, machines, strict=True)))
     solver = cp_model.CpSolver()
     solver.parameters.num_workers, solver.parameters.random_seed = 1, 0
     solver.parameters.max_deterministic_time = EFFORT
     if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None
-    return _placed(problem, active, {key: solver.value(each) for key, each in cores.items()})
+    return _placed(problem, active, {key: solver.value(variable) for key, variable in cores.items()})
 
 
 def _placed(
@@ -106,7 +106,7 @@ def most_profitable(problem: AdaptationProblem, conditions: Conditions) -> Elast
         bounds.append((value_of(problem.dataflow, active) - problem.value_of_money * price * power, active))
     constant = 1 + problem.value_of_money * problem.goal.at_most_value  # what Θ has beyond Γ − σμ
     best: ElasticPlacement | None = None
-    for bound, active in sorted(bounds, key=lambda each: -each[0]):
+    for bound, active in sorted(bounds, key=lambda bound: -bound[0]):
         if best is not None and bound + constant <= problem.profit(best) + 1e-9:
             break
         candidate = cheapest_cores(problem, conditions, active)

@@ -166,10 +166,10 @@ def expect_recent(problem: AdaptationProblem, step: AdaptationStep) -> Condition
     now = seen(problem, step.now)
     rates = {source: sum(instant.rates_per_s[source] for instant in instants) / len(instants)
              for source in now.rates_per_s}
-    known = [seen(problem, instant).speeds for instant in instants]
+    speeds_by_instant = [seen(problem, instant).speeds for instant in instants]
     speeds = {}
     for vm in now.speeds:
-        ever = [each[vm] for each in known if vm in each]
+        ever = [speeds_seen[vm] for speeds_seen in speeds_by_instant if vm in speeds_seen]
         speeds[vm] = sum(ever) / len(ever)
     return replace(now, rates_per_s=rates, speeds=speeds)
 

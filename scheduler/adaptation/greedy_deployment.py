@@ -35,8 +35,8 @@ def deploy_greedily(
         return draft.finished()
     packed, moved = (PlacementDraft(problem.dataflow, draft.finished(), draft.conditions) for _ in range(2))
     move_to_smallest(moved, problem)
-    for each in (packed, moved):
-        repack(each, problem)
+    for repacked in (packed, moved):
+        repack(repacked, problem)
     return max((packed.finished(), moved.finished()), key=problem.profit)
 
 

@@ -44,12 +44,13 @@ def least_powers(
     most = reaching(problem, conditions, active)
     alternates = {task: dataflow.tasks[task][active[task]] for task in dataflow.tasks}
     for task in dataflow.upstream_first:
-        own = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
+        source_per_s = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
         by_parent = {parent: most[parent] * alternates[parent].selectivity for parent in dataflow.parents[task]}
         parts[task] = solver.NumVar(0.0, 1.0, task)
         if most[task] > 0:
             solver.Add(parts[task] - sum(
-                parts[parent] * (events / most[task]) for parent, events in by_parent.items()) <= own / most[task])
+                parts[parent] * (events / most[task])
+                for parent, events in by_parent.items()) <= source_per_s / most[task])
     outputs = dataflow.outputs  # to which nothing comes, those do all of it
     solver.Add(sum(parts[task] for task in outputs) >= (problem.least - ROUNDING) * len(outputs))
     solver.Minimize(sum(parts[task] * (alternates[task].event_s * most[task]) for task in parts))

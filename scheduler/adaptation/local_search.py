@@ -53,11 +53,11 @@ def deploy_by_local_search(
     give_back(draft, problem)
     candidates = [draft.finished()]
     for pack in (False, True):
-        each = PlacementDraft(problem.dataflow, candidates[0], conditions)
+        tried = PlacementDraft(problem.dataflow, candidates[0], conditions)
         if pack:
-            move_to_smallest(each, problem)
-        repack(each, problem)
-        candidates.append(each.finished())
+            move_to_smallest(tried, problem)
+        repack(tried, problem)
+        candidates.append(tried.finished())
     if sum(draft.instances.values()) < FEW:
         candidates.append(deploy_centrally(problem, rates_per_s, rng=rng))
     return max(candidates, key=problem.profit)
@@ -98,7 +98,8 @@ def _rounded(
     problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], powers: Mapping[str, float]
 ) -> PlacementDraft:
     """So many cores for each task on machines of the class whose power costs least, and more if Ω is not Ω̂ by them."""
-    kind = min(problem.classes, key=lambda each: (each.per_hour / (each.cores * each.speed), -each.cores * each.speed))
+    kind = min(problem.classes, key=lambda vm_class: (
+        vm_class.per_hour / (vm_class.cores * vm_class.speed), -vm_class.cores * vm_class.speed))
     vms: dict[str, RentedVm] = {}
     cores: dict[str, dict[str, int]] = {task: {} for task in problem.depth_first}
     free = 0
@@ -137,7 +138,7 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
             else:
                 remove_cores(tried, problem, at_s=at_s)
             worth = _worth_ahead(tried, problem, running, at_s)
-            best = max(best, (worth, tried), key=lambda each: each[0])
+            best = max(best, (worth, tried), key=lambda judged: judged[0])
         draft = best[1]
         repack(draft, problem, at_s=at_s)
     give_back(draft, problem, at_s=at_s)
@@ -167,7 +168,7 @@ def _adapted_in_bulk(
     ways = [active] + [{**active, task: name} for task, alternates in problem.dataflow.tasks.items()
                        for name in alternates if name != active[task]]
     judged = [(way, least_powers(problem, middle, way)) for way in ways]
-    active, powers = max(judged, key=lambda each: worth(*each))
+    active, powers = max(judged, key=lambda way_and_powers: worth(*way_and_powers))
     draft = ScenarioDraft(problem.dataflow, ElasticPlacement(active, running.vms, running.cores), scenarios)
     bring_near(draft, problem, powers, at_s=at_s)
     add_cores(draft, problem, at_s=at_s)

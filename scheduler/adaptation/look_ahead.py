@@ -116,7 +116,7 @@ def _scale_up(draft: PlacementDraft, problem: AdaptationProblem, at_s: float, ho
     cheaper = [name for name, alternate in problem.dataflow.tasks[task].items()
                if alternate.event_s < draft.alternate(task).event_s]
     if cheaper:
-        name = max(cheaper, key=lambda each: problem.dataflow.tasks[task][each].event_s)
+        name = max(cheaper, key=lambda alternate: problem.dataflow.tasks[task][alternate].event_s)
         if _worth_of(draft, problem, task, name) * hours / problem.hours > -price:
             draft.switch(task, name)
             return
@@ -132,7 +132,7 @@ def _scale_down(
               if alternate.event_s > draft.alternate(task).event_s]
     gains: list[tuple[float, str]] = []
     if dearer:
-        name = min(dearer, key=lambda each: problem.dataflow.tasks[task][each].event_s)
+        name = min(dearer, key=lambda alternate: problem.dataflow.tasks[task][alternate].event_s)
         gains.append((_worth_of(draft, problem, task, name) * hours / problem.hours, name))
     vm = lightest(draft, problem, task, at_s) if draft.instances[task] > 1 else ""
     if vm:

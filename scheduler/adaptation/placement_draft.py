@@ -145,9 +145,9 @@ class PlacementDraft:
     def _work_out(self, task: str) -> bool:
         """A task by (4.4) to (4.7); whether something that reaches others is another than before."""
         conditions, parents, alternate = self.conditions, self.dataflow.parents[task], self.alternate(task)
-        seconds, own = conditions.seconds, conditions.rates_per_s.get(task, 0.0)
+        seconds, source_per_s = conditions.seconds, conditions.rates_per_s.get(task, 0.0)
         before = conditions.waiting.get(task, 0.0)
-        coming, unhindered, most = own, own, own
+        coming, unhindered, most = source_per_s, source_per_s, source_per_s
         for parent in parents:
             unhindered += self._out[parent]
             coming += self._flow(parent, task)

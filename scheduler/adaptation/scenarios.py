@@ -30,7 +30,7 @@ def expected_scenarios(problem: AdaptationProblem, step: AdaptationStep) -> tupl
     mean = expect_forecast_mean(problem, step)
     if forecast is None or not (error := forecast.error):
         return (mean,)
-    now, instants = seen(problem, step.now), [*(each for each in step.history if each.worked), step.now]
+    now, instants = seen(problem, step.now), [*(instant for instant in step.history if instant.worked), step.now]
     courses = {source: [instant.rates_per_s[source] for instant in instants] for source in mean.rates_per_s}
     moves = movement(courses, forecast.steps)
     trust = 1.0 if math.isinf(moves) else moves**2 / (moves**2 + error**2)
@@ -70,35 +70,35 @@ class ScenarioDraft(PlacementDraft):
     @property
     def throughput(self) -> float:
         """The mean of Ω over the scenarios."""
-        own = super().throughput
-        return (own + sum(each.throughput for each in self._others)) / (1 + len(self._others))
+        expected = super().throughput
+        return (expected + sum(draft.throughput for draft in self._others)) / (1 + len(self._others))
 
     def restore(self, placement: ElasticPlacement) -> None:
         """Go on from another placement in all scenarios."""
         super().restore(placement)
-        for each in self._others:
-            each.restore(placement)
+        for draft in self._others:
+            draft.restore(placement)
 
     def switch(self, task: str, alternate: str) -> None:
         """Make an alternate of a task the active one."""
         super().switch(task, alternate)
-        for each in self._others:
-            each.switch(task, alternate)
+        for draft in self._others:
+            draft.switch(task, alternate)
 
     def rent(self, kind: VmClass, *, at_s: float = 0.0) -> str:
         """A machine of a class more; its name."""
-        for each in self._others:
-            each.rent(kind, at_s=at_s)
+        for draft in self._others:
+            draft.rent(kind, at_s=at_s)
         return super().rent(kind, at_s=at_s)
 
     def release(self, vm: str) -> None:
         """Give back a machine."""
         super().release(vm)
-        for each in self._others:
-            each.release(vm)
+        for draft in self._others:
+            draft.release(vm)
 
     def give(self, task: str, vm: str, count: int = 1) -> None:
         """Cores of a machine for a task, in all scenarios."""
         super().give(task, vm, count)
-        for each in self._others:
-            each.give(task, vm, count)
+        for draft in self._others:
+            draft.give(task, vm, count)

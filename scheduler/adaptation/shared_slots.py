@@ -116,20 +116,20 @@ def choose_on_slots(
     if abs(now.throughput - problem.least) < problem.tolerance:
         return AdaptationAnswer(now, now, (now,), "Throughput is within its band.")
     looked_at = (now, *(
-        candidate_of(problem, conditions, each, room) for each in _neighbours(problem, active)))
+        candidate_of(problem, conditions, neighbour, room) for neighbour in _neighbours(problem, active)))
     chosen, more = now, math.ceil(sum(_needs(problem, conditions, active).values()) - sum(room.cores.values()))
     if more <= MOST_CORES and len(active) <= MOST_TASKS:
         placement = _placement(problem, conditions, active, room)
         answer = _answered(problem, conditions, placement, room, kind, forecast)
         more = max(0, len(answer.vms) - len(placement.vms))
         chosen = candidate_of(problem, conditions, answer.active, room)
-    if chosen.active not in [each.active for each in looked_at]:
+    if chosen.active not in [candidate.active for candidate in looked_at]:
         looked_at = (*looked_at, chosen)
     if now.throughput < problem.least:
         return _answer_below(problem, chosen, now, looked_at, more)
     if chosen.active == now.active or chosen.throughput < problem.least - SLACK:
-        able = [each for each in looked_at if each.throughput >= problem.least - SLACK]
-        chosen = max(able, key=lambda each: each.profit, default=now)
+        able = [candidate for candidate in looked_at if candidate.throughput >= problem.least - SLACK]
+        chosen = max(able, key=lambda candidate: candidate.profit, default=now)
     if chosen.profit <= now.profit + GAIN:
         return AdaptationAnswer(now, now, looked_at, "No other choice keeps throughput and brings more profit.")
     return AdaptationAnswer(chosen, now, looked_at, "There is room for what is worth more for its cost.", more)
@@ -145,7 +145,7 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
     """
     if len(problem.dataflow.tasks) > MOST_TASKS:
         raise ValueError(f"it has {len(problem.dataflow.tasks)} tasks, more than the {MOST_TASKS} that are chosen for")
-    dear = {task: max(ways.values(), key=lambda each: each.event_s * max(1.0, each.selectivity)).name
+    dear = {task: max(ways.values(), key=lambda way: way.event_s * max(1.0, way.selectivity)).name
             for task, ways in problem.dataflow.tasks.items()}
     if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:
         raise ValueError(f"there is more to do than {MOST_CORES:g} cores hold")
@@ -183,9 +183,9 @@ def _answer_below(
 ) -> AdaptationAnswer:
     if chosen.throughput >= problem.least - SLACK and chosen.active != now.active:
         return AdaptationAnswer(chosen, now, looked_at, "Throughput is below its goal.", more)
-    able = [each for each in looked_at if each.throughput >= problem.least - SLACK]
-    best = max(able, key=lambda each: each.profit) if able else max(
-        looked_at, key=lambda each: (each.throughput, each.profit))
+    able = [candidate for candidate in looked_at if candidate.throughput >= problem.least - SLACK]
+    best = max(able, key=lambda candidate: candidate.profit) if able else max(
+        looked_at, key=lambda candidate: (candidate.throughput, candidate.profit))
     if best.throughput <= now.throughput + problem.tolerance:
         return AdaptationAnswer(now, now, looked_at, "Throughput is below its goal, and no alternate helps.", more)
     why = "Throughput is below its goal." if able else "Throughput is below its goal, and this comes nearest to it."

@@ -162,12 +162,12 @@ def world_of(
         raise ValueError("no speeds were recorded")
     rates, before = {}, {}
     for source in dataflow.sources:
-        known = [setup.times * rate for rate in recorded_per_s[source]]
-        mean = sum(known) / len(known)
-        newest = known[-setup.steps:]
+        rates_per_s = [setup.times * rate for rate in recorded_per_s[source]]
+        mean = sum(rates_per_s) / len(rates_per_s)
+        newest = rates_per_s[-setup.steps:]
         if setup.load == "recorded":
             rates[source] = recorded(newest, setup.steps)
-            before[source] = known[:-len(newest)]
+            before[source] = rates_per_s[:-len(newest)]
         else:
             rates[source] = {
                 "constant": lambda mean=mean: constant(mean, setup.steps),
@@ -196,11 +196,11 @@ def _cores_at_most(dataflow: ElasticDataflow, rates_per_s: Mapping[str, Rates], 
 
 
 def _speeds(
-    setup: SimulationSetup, known: Sequence[Sequence[float]], rng: SimulationChance
+    setup: SimulationSetup, recorded_speeds: Sequence[Sequence[float]], rng: SimulationChance
 ) -> Sequence[Rates]:
     """How quick machines are step by step; none where they are as their class says."""
     if setup.machines == "recorded":
-        return [recorded(speeds[-setup.steps:], setup.steps) for speeds in known]
+        return [recorded(speeds[-setup.steps:], setup.steps) for speeds in recorded_speeds]
     return speed_traces(50, setup.steps, rng) if setup.machines == "made" else ()
 
 
@@ -211,7 +211,7 @@ def _problem(
     """Break-even costs: for the greatest value, what CE's deployment at the mean rate costs with the best alternates;
     for the least, half of that."""
     best = ElasticDataflow({task: {worthiest.name: worthiest} for task, alternates in dataflow.tasks.items()
-                            for worthiest in [max(alternates.values(), key=lambda each: each.worth)]},
+                            for worthiest in [max(alternates.values(), key=lambda alternate: alternate.worth)]},
                            dataflow.streams)
     probe = AdaptationProblem(best, classes, BreakEven(2.0, 1.0), float(setup.hours), least=setup.least)
     deployed = deploy_centrally(probe, {source: float(course.mean()) for source, course in rates.items()}, rng=rng)

@@ -91,13 +91,13 @@ def _shrink(draft: PlacementDraft, problem: AdaptationProblem, vm: str, at_s: fl
     """Change a machine for cheaper ones with as many cores as are used of it, if Ω stays."""
     kind, used = draft.vms[vm].kind, sum(draft.on[vm].values())
     price, kinds = cheapest(tuple(sorted(
-        (other for other in problem.classes if other.speed >= kind.speed), key=lambda each: each.name)), used)
+        (other for other in problem.classes if other.speed >= kind.speed), key=lambda vm_class: vm_class.name)), used)
     if price >= kind.per_hour - 1e-12:
         return False
 
     def place() -> None:
-        for each in kinds:
-            other = draft.rent(each, at_s=at_s)
+        for vm_class in kinds:
+            other = draft.rent(vm_class, at_s=at_s)
             for task, cores in list(draft.on[vm].items()):
                 count = min(cores, draft.free[other])
                 if count:

@@ -45,36 +45,36 @@ class EvaluationInput:
     states: Mapping[Watched, AlertState] = field(default_factory=dict)
 
 
-def evaluate(known: EvaluationInput) -> Sequence[AlertTransition]:
+def evaluate(evidence: EvaluationInput) -> Sequence[AlertTransition]:
     """What becomes of every alert in this round; only those that change, in the order of rule and element."""
     changes = []
-    for watched in sorted({*known.states, *_read(known)}):
-        before = known.states.get(watched)
-        after, why = _after(known, watched, before)
+    for watched in sorted({*evidence.states, *_read(evidence)}):
+        before = evidence.states.get(watched)
+        after, why = _after(evidence, watched, before)
         if after != before:
             changes.append(AlertTransition(watched, before, after, why))
     return changes
 
 
-def _read(known: EvaluationInput) -> set[Watched]:
+def _read(evidence: EvaluationInput) -> set[Watched]:
     return {
-        (rule_id, element) for rule_id in known.rules if rule_id in known.readings
-        for element in known.readings[rule_id]}
+        (rule_id, element) for rule_id in evidence.rules if rule_id in evidence.readings
+        for element in evidence.readings[rule_id]}
 
 
-def _after(known: EvaluationInput, watched: Watched, before: AlertState | None) -> tuple[AlertState | None, str]:
+def _after(evidence: EvaluationInput, watched: Watched, before: AlertState | None) -> tuple[AlertState | None, str]:
     rule_id, element = watched
-    rule = known.rules.get(rule_id)
+    rule = evidence.rules.get(rule_id)
     if rule is None:
         return _over(before), OFF
-    if rule_id not in known.readings:
+    if rule_id not in evidence.readings:
         return before, ""
-    reading = known.readings[rule_id].get(element)
+    reading = evidence.readings[rule_id].get(element)
     is_gone = reading is None
     value = None if reading is None else reading.value
     if before is None or before.phase == PENDING:
-        return _before_it_fires(rule, before, value, known.now_s), ""
-    after = _while_it_fires(rule, before, value, known.now_s, is_gone=is_gone)
+        return _before_it_fires(rule, before, value, evidence.now_s), ""
+    after = _while_it_fires(rule, before, value, evidence.now_s, is_gone=is_gone)
     return after, GONE if is_gone else WELL
 
 

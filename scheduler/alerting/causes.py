@@ -27,12 +27,12 @@ def without_symptoms(
             reading.dataflow for reading in of_rule.values()
             if reading.dataflow and reading.value is not None and rules[rule_id].is_wrong(reading.value)}
 
-    def known(rule: AlertRule, reading: AlertReading) -> AlertReading:
+    def unless_explained(rule: AlertRule, reading: AlertReading) -> AlertReading:
         causes = RULE_KINDS[rule.kind].symptom_of
         return replace(reading, value=None) if any(reading.dataflow in wrong[kind] for kind in causes) else reading
 
     return {
-        rule_id: {element: known(rules[rule_id], reading) for element, reading in of_rule.items()}
+        rule_id: {element: unless_explained(rules[rule_id], reading) for element, reading in of_rule.items()}
         for rule_id, of_rule in readings.items()}
 
 

@@ -56,8 +56,8 @@ def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]
     """
     by_query: dict[str, list[AlternateSwitch]] = {}
     for switch in sorted(noted, key=lambda switch: switch.batch):
-        known = by_query.setdefault(switch.query, [])
-        if not known or (known[-1].alternate, known[-1].warming) != (switch.alternate, switch.warming):
-            known.append(switch)
+        of_query = by_query.setdefault(switch.query, [])
+        if not of_query or (of_query[-1].alternate, of_query[-1].warming) != (switch.alternate, switch.warming):
+            of_query.append(switch)
     queries = sorted(by_query.values(), key=lambda switches: (switches[0].at_ms, switches[0].query))
     return tuple(switch for switches in queries for switch in switches)

@@ -293,7 +293,7 @@ def _promise(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> ControllerP
         return ControllerPromise(
             f"throughput of {1 - most:.2f} at least", WITHIN_S,
             (PromiseBound(LACK, "", max(0.0, 1 - now.throughput), most),))
-    before, after = (_work(dataflow, each.active) for each in (now, answer.chosen))
+    before, after = (_work(dataflow, alternates.active) for alternates in (now, answer.chosen))
     if dataflow.event_us is None or after >= before:
         return ControllerPromise("more of what comes leaves in time", WITHIN_S)
     most_us = dataflow.event_us * (1 + after / before) / 2
@@ -319,12 +319,13 @@ def _told(
     dataflow: AdaptedDataflow, answer: AdaptationAnswer, *, by_switch: bool = True
 ) -> Iterator[dict[str, object]]:
     """What was looked at, the greatest profit first: how it differs from what was on, and its result."""
-    ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda each: -each.profit)
-    for each, _ in zip(ranked, range(SHOWN), strict=False):
-        differs = {dataflow.names[task]: name for task, name in each.active.items()
+    ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda candidate: -candidate.profit)
+    for candidate, _ in zip(ranked, range(SHOWN), strict=False):
+        differs = {dataflow.names[task]: name for task, name in candidate.active.items()
                    if name != answer.now.active[task]}
         yield {
-            "alternates": differs, "is_chosen": by_switch and each.active == answer.chosen.active, **_figures(each)}
+            "alternates": differs, "is_chosen": by_switch and candidate.active == answer.chosen.active,
+            **_figures(candidate)}
 
 
 def _figures(candidate: AdaptationCandidate) -> dict[str, float]:

@@ -127,13 +127,13 @@ class BatchOpening(Controller):
 
     def evaluate(self, evidence: Modes, policies: Mapping[str, Policy]) -> Evaluation:
         """One decision for each dataflow to which a query belongs, those whose limits are missed by most first."""
-        own: dict[str, list[ModeChange]] = {}
+        changes_by_dataflow: dict[str, list[ModeChange]] = {}
         for change in evidence.changes:
             user = self._asking(change, evidence, policies)
             if user is not None:
-                own.setdefault(user.dataflow, []).append(change)
+                changes_by_dataflow.setdefault(user.dataflow, []).append(change)
         return Evaluation(tuple(
-            _decision(evidence.users[name], changes, evidence) for name, changes in own.items()))
+            _decision(evidence.users[name], changes, evidence) for name, changes in changes_by_dataflow.items()))
 
     def _asking(
         self, change: ModeChange, evidence: Modes, policies: Mapping[str, Policy]
@@ -175,7 +175,7 @@ class _Cost:
         names = dict.fromkeys(name for change in changes for name in (change.query, *change.readers))
         figures = [evidence.figures[name] for name in names if name in evidence.figures]
         loads = [evidence.figures[change.query] for change in changes if change.query in evidence.figures]
-        self.now, self.then = (sum(each) for each in zip(
+        self.now, self.then = (sum(cores) for cores in zip(
             *((figure.cores_now, figure.cores_then) for figure in figures), strict=True)) if figures else (0.0, 0.0)
         self.saved = self.now - self.then
         self.tasks = tuple(dict.fromkeys(task for figure in figures for task in figure.tasks))
@@ -186,8 +186,8 @@ class _Cost:
 
 def _sum(values: Sequence[float | None]) -> float | None:
     """Of all of them or none."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers and len(numbers) == len(values) else None
 
 
 def _sooner(limit: LimitThen) -> ControllerPromise:

@@ -110,9 +110,9 @@ class Deploying(Controller):
     def evaluate(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Evaluation:
         """One move for the whole estate, by the team that may ask for it; or why there is none."""
         allowed = {
-            bundle: own for bundle, askers in evidence.askers.items()
-            if (own := [asker for asker in askers if self._mode(asker, policies) != OFF])}
-        groups = {bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()}
+            bundle: permitted for bundle, askers in evidence.askers.items()
+            if (permitted := [asker for asker in askers if self._mode(asker, policies) != OFF])}
+        groups = {bundle: frozenset(asker.dataflow for asker in permitted) for bundle, permitted in allowed.items()}
         rounds = [
             decide(deployment, evidence.thresholds, resting=evidence.resting, groups=groups)
             for deployment in evidence.deployment.moving_only(allowed).by_team()]

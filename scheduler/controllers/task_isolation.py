@@ -77,15 +77,15 @@ class Isolating(Controller):
             if slow.why_not:
                 reasons += [
                     IdleReason(
-                        each.team, each.dataflow, f"A task of type {slow.type} is too slow, and stays in its query: "
-                           f"{slow.why_not}.") for each in waiting]
+                        user.team, user.dataflow, f"A task of type {slow.type} is too slow, and stays in its query: "
+                           f"{slow.why_not}.") for user in waiting]
             elif waiting:
                 decisions.append(_cut(slow, waiting[0], evidence.batch_ms))
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def _by_mode(self, waiting: tuple[Waiting, ...], policies: Mapping[str, Policy]) -> list[Waiting]:
-        modes = {each: policies.get(each.team, self.usual).mode for each in waiting}
-        return sorted((each for each in waiting if modes[each] != OFF), key=lambda each: modes[each] != ACTS)
+        modes = {user: policies.get(user.team, self.usual).mode for user in waiting}
+        return sorted((user for user in waiting if modes[user] != OFF), key=lambda user: modes[user] != ACTS)
 
 
 def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:

@@ -83,11 +83,11 @@ def _in_flight(controller: Controller, state: LoopState, decision: Decision) -> 
     for loop_round in state.rounds:
         if not loop_round.is_open:
             continue
-        own = loop_round.controller == controller.name and loop_round.decision.team == decision.team
+        is_same_loop = loop_round.controller == controller.name and loop_round.decision.team == decision.team
         rests = loop_round.phase not in MOVING
         waits = decision.urgent and rests
         same = subjects & {change.what for change in loop_round.decision.changes}
-        if own and not waits and not (decision.alongside and rests):
+        if is_same_loop and not waits and not (decision.alongside and rests):
             yield "The round before is still in flight."
         elif decision.moves_queries and loop_round.decision.moves_queries and loop_round.phase in MOVING:
             yield "Queries are being changed already, and the estate changes them one plan at a time."

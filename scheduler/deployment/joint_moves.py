@@ -134,10 +134,10 @@ class Search:
     def _alone(self, bundle: str, node: str) -> float:
         """What would pass within nodes more if only this bundle went."""
         nodes = self._deployment.nodes
-        own, gain = nodes[bundle], 0.0
+        home, gain = nodes[bundle], 0.0
         for partner, rate in self._deployment.partners.get(bundle, {}).items():
             if nodes[partner] == node:
                 gain += rate
-            elif nodes[partner] == own:
+            elif nodes[partner] == home:
                 gain -= rate
         return gain

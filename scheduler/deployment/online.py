@@ -216,7 +216,7 @@ def _best(
             continue
         by_node = deployment.by_node(bundle.id)
         own_node = deployment.nodes[bundle.id]
-        own = by_node.get(own_node, 0.0)
+        within_node = by_node.get(own_node, 0.0)
         targets = [coolest[node] for node in (*by_node, own_node) if node in coolest]
         if bundle.node_bound:
             targets = [slot for slot in targets if node_of(slot) == own_node]
@@ -225,7 +225,7 @@ def _best(
         for slot in targets:
             if slot == bundle.slot or not _has_room(loads, bundle, slot, thresholds, balances=balances):
                 continue
-            gain = by_node.get(node_of(slot), 0.0) - own
+            gain = by_node.get(node_of(slot), 0.0) - within_node
             key = (gain, bundle.queue if bundle.behind else 0.0, bundle.cores, -loads[slot], bundle.id, slot)
             if best is None or key > best:
                 best = key

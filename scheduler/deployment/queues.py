@@ -21,9 +21,9 @@ def grows(waiting: Sequence[float]) -> bool:
     waiting : sequence of float
         What waited at moments that are equally far apart, oldest first, in blocks; NaN where that is not known.
     """
-    known = [value for value in waiting if not math.isnan(value)]
-    if len(known) < LEAST_POINTS:
+    lengths = [value for value in waiting if not math.isnan(value)]
+    if len(lengths) < LEAST_POINTS:
         return False
-    third = len(known) // 3
-    first, middle, last = (median(part) for part in (known[:third], known[third:-third], known[-third:]))
+    third = len(lengths) // 3
+    first, middle, last = (median(part) for part in (lengths[:third], lengths[third:-third], lengths[-third:]))
     return first <= middle < last and last >= first + LEAST_BLOCKS and last >= GROWTH * first

@@ -63,14 +63,14 @@ def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Hold
     copies : int
         r of the thesis: besides the owner's; from 0.
     """
-    return {each.token: _holders_of(ring, each.token, homes, copies) for each in ring.ranges}
+    return {token_range.token: _holders_of(ring, token_range.token, homes, copies) for token_range in ring.ranges}
 
 
 def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies: int) -> tuple[str, ...]:
     chosen = [ring.tokens[token]]
     while len(chosen) <= copies:
         clockwise = ((other.bundle, homes[other.bundle]) for other in ring.clockwise(token))
-        bundle = next_home([homes[each] for each in chosen], clockwise)
+        bundle = next_home([homes[bundle_id] for bundle_id in chosen], clockwise)
         if bundle is None:
             break
         chosen.append(bundle)

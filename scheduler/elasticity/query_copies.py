@@ -100,7 +100,7 @@ def _chosen(
 ) -> tuple[str, ...]:
     others = sorted(nodes.keys() - set(staying), key=lambda node: (-xxhash64(f"{name} {node}".encode()), node))
     order = [*staying, *(node for node in others if free[node] >= query.state_bytes)]
-    homes = {node: BundleHome(node, each.zone) for node, each in nodes.items()}
+    homes = {node: BundleHome(node, holding.zone) for node, holding in nodes.items()}
     taken = [homes.get(query.node, BundleHome(query.node, ""))]
     holders: list[str] = []
     while len(holders) < copies:
@@ -113,7 +113,7 @@ def _chosen(
 
 
 def copied_places(
-    own: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
+    query: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> CopiedPlaces:
     """What the copies that count survive, and the entries that neither they nor the query itself need any more.
 
@@ -123,20 +123,20 @@ def copied_places(
 
     Parameters
     ----------
-    own : BatchCopy
+    query : BatchCopy
         What the query's own node has. It may be older than a copy: that of a holder who was away when it took over.
     living : Collection of str
         The nodes that answer.
     kept_from : int
         The oldest batch that was left when something was freed last; 0 before that.
     """
-    counting = counting_copies(copies, set(living) - {own.holder}, kept_from=kept_from).values()
-    all_ = [own, *counting]
-    shared = set(own.places).intersection(*(each.places for each in counting)) if counting else set()
+    counting = counting_copies(copies, set(living) - {query.holder}, kept_from=kept_from).values()
+    all_ = [query, *counting]
+    shared = set(query.places).intersection(*(copy.places for copy in counting)) if counting else set()
     return CopiedPlaces(
-        len(counting), {channel: min(each.places[channel] for each in all_) for channel in sorted(shared)},
-        max(kept_from, min(each.batch for each in all_)) if counting else kept_from,
-        frozenset(channel for each in all_ for channel in each.places))
+        len(counting), {channel: min(copy.places[channel] for copy in all_) for channel in sorted(shared)},
+        max(kept_from, min(copy.batch for copy in all_)) if counting else kept_from,
+        frozenset(channel for copy in all_ for channel in copy.places))
 
 
 def counting_copies(
@@ -144,8 +144,8 @@ def counting_copies(
 ) -> Mapping[str, BatchCopy]:
     """By living holder, the newest first: its newest whole copy, unless what comes next for that is freed: it was away
     meanwhile."""
-    whole = sorted((each for each in copies if each.is_whole and each.holder in living), key=lambda each: each.batch)
-    newest = {each.holder: each for each in whole}
+    whole = sorted((copy for copy in copies if copy.is_whole and copy.holder in living), key=lambda copy: copy.batch)
+    newest = {copy.holder: copy for copy in whole}
     return {
-        each.holder: each for each in sorted(newest.values(), key=lambda each: (-each.batch, each.holder))
-        if each.batch >= kept_from}
+        copy.holder: copy for copy in sorted(newest.values(), key=lambda copy: (-copy.batch, copy.holder))
+        if copy.batch >= kept_from}

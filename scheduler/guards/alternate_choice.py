@@ -66,8 +66,8 @@ def decide(
         return AlternateChoice(*_unchanged(names, current, "no alternate is allowed"), NONE_ON)
     worth = {alternate.name: (values or {}).get(alternate.name, alternate.value) for alternate in element.alternates}
     worth = {name: value if _is_known(value) else None for name, value in worth.items()}
-    known = [value for name in allowed if (value := worth[name]) is not None]
-    best = [name for name in allowed if worth[name] == max(known, default=None)]
+    numbers = [value for name in allowed if (value := worth[name]) is not None]
+    best = [name for name in allowed if worth[name] == max(numbers, default=None)]
     chosen = current if current in best else best[0]
     shown = "not known" if worth[chosen] is None else f"{worth[chosen]:.4g}"
     return AlternateChoice(

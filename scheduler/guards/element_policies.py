@@ -49,8 +49,8 @@ class ElementPolicy:
     def element(self, task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:
         """A dynamic task as guards see it."""
         return GuardedElement(task, tuple(
-            GuardedAlternate(each.name, self.guards.get(each.name, ""), self.values.get(each.name, each.value))
-            for each in alternates), self.kind)
+            GuardedAlternate(way.name, self.guards.get(way.name, ""), self.values.get(way.name, way.value))
+            for way in alternates), self.kind)
 
     @property
     def decides(self) -> bool:
@@ -86,9 +86,9 @@ def policy_in(document: Mapping[str, Any]) -> ElementPolicy:
 
 def stated_policy(alternates: Iterable[TaskAlternate], kind: str = VALUE) -> ElementPolicy:
     """Version 0: the guards and values of the document."""
-    known = tuple(alternates)
+    stated = tuple(alternates)
     return ElementPolicy(
-        {each.name: each.guard for each in known if each.guard.strip()}, {each.name: each.value for each in known},
+        {way.name: way.guard for way in stated if way.guard.strip()}, {way.name: way.value for way in stated},
         kind)
 
 

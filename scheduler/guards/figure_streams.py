@@ -61,10 +61,10 @@ class DataflowSubject:
 
     def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
         """Each figure from the values of one moment; None where nothing of it was measured."""
-        def known(metric: str) -> float | None:
+        def value_of(metric: str) -> float | None:
             return values.get(Series(DATAFLOW, self.dataflow, metric))
 
-        simple = {name: known(figure.metric) for name, figure in DATAFLOW_FIGURES.items() if figure.kind == DATAFLOW}
+        simple = {name: value_of(figure.metric) for name, figure in DATAFLOW_FIGURES.items() if figure.kind == DATAFLOW}
         cores = simple["cpu"]
         heard = [Series(SLOT, slot, "cpu") in values for slot in self.slots]
         return simple | {

@@ -219,8 +219,8 @@ def _of_known(choose: Callable[[list[Any]], Any]) -> Callable[..., Evaluated]:
     """A function of those of its arguments that are not NULL; NULL where all are."""
     def made(*parts: Evaluated) -> Evaluated:
         def chosen(values: Sequence[Any]) -> Any:
-            known = [value for part in parts if (value := part(values)) is not None]
-            return choose(known) if known else None
+            results = [value for part in parts if (value := part(values)) is not None]
+            return choose(results) if results else None
 
         return chosen
 
@@ -245,7 +245,7 @@ _CALCULATED: dict[str, Callable[[float, float], float | None]] = {
 _MAKERS: dict[str, Callable[..., Evaluated]] = {
     "and": _joined(decisive=False), "or": _joined(decisive=True), "not": _not,
     "negative": _of_number(lambda value: -value), "abs": _of_number(abs),
-    "coalesce": _of_known(lambda known: known[0]), "greatest": _of_known(max), "least": _of_known(min), "case": _case,
+    "coalesce": _of_known(lambda values: values[0]), "greatest": _of_known(max), "least": _of_known(min), "case": _case,
     "is null": lambda part: lambda values: part(values) is None,
     "is true": lambda part: lambda values: part(values) is True,
     "is false": lambda part: lambda values: part(values) is False}

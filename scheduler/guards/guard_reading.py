@@ -283,7 +283,7 @@ class _GuardReader:
         name = ".".join(part.name for part in node.parts)
         kind = self.catalog.kind_of(name)
         if kind is None:
-            alike = [known for known in self.catalog.names() if known.lower() == name.lower()]
+            alike = [figure for figure in self.catalog.names() if figure.lower() == name.lower()]
             if len(alike) == 1:
                 name, kind = alike[0], self.catalog.kind_of(alike[0])
         if kind is not None:
@@ -295,9 +295,9 @@ class _GuardReader:
             raise self.wrong(f"{name} is a stream, not a figure", node,
                              f"Write count({name}, '5 min'){f', or one of its figures: {figures}' if figures else ''}.")
         near = nearest(name, [*self.catalog.names(), *filter(None, self.catalog.streams)])
-        known = ", ".join(sorted(self.catalog.names())[:8])
+        names = ", ".join(sorted(self.catalog.names())[:8])
         raise self.wrong(f"there is no {self.catalog.figure_noun} {name[:80]}", node,
-                         f"{f'Did you mean {near}?' if near else f'There are: {known}.'} {self.catalog.hint}".strip())
+                         f"{f'Did you mean {near}?' if near else f'There are: {names}.'} {self.catalog.hint}".strip())
 
     def _called(self, name: str, node: exp.Expression, *, level: int, within: str) -> GuardNode:
         arguments = node.expressions
@@ -310,10 +310,10 @@ class _GuardReader:
                 parts = tuple(self._of(NUMBER, part, at) for part, at in zip(parts, arguments, strict=True))
             return GuardNode(name, self._kind_of(parts, node), parts)
         if name not in TEMPORAL:
-            known = [*TEMPORAL, *SCALARS]
-            near = SYNONYMS.get(name) or nearest(name, known)
+            names = [*TEMPORAL, *SCALARS]
+            near = SYNONYMS.get(name) or nearest(name, names)
             raise self.wrong(f"there is no {name[:60]}()", node,
-                             f"Did you mean {EXAMPLES.get(near, near)}?" if near else f"There are {', '.join(known)}.")
+                             f"Did you mean {EXAMPLES.get(near, near)}?" if near else f"There are {', '.join(names)}.")
         if within:
             raise self.wrong(f"{name} is within {within}", node,
                              f"{within} takes figures alone: write {EXAMPLES[within]}.")
@@ -361,16 +361,16 @@ class _GuardReader:
                              f"Write {EXAMPLES[name]}.")
         if taken == words.DURATION:
             return self._duration(text, node)
-        known, name_written = {
+        names, name_written = {
             words.ZONE: (_zones(), text), words.WEEKDAY: (WEEKDAYS, text.lower()[:3]),
             words.CALENDAR: (self.catalog.calendars, text), words.CLOCK: ((), text)}[taken]
         if taken == words.CLOCK:
             if _CLOCK.fullmatch(text) is None:
                 raise self.wrong(f"“{text[:40]}” is no time of day", node, "Write it from 00:00 to 24:00: '08:30'.")
             return text
-        if name_written not in known:
-            near = nearest(text, known)
-            some = ", ".join(sorted(known)[:5]) or "none"
+        if name_written not in names:
+            near = nearest(text, names)
+            some = ", ".join(sorted(names)[:5]) or "none"
             raise self.wrong(f"there is no {taken.removeprefix('a ')} “{text[:60]}”", node,
                              f"Did you mean '{near}'?" if near else f"There are: {some}.")
         return name_written
@@ -379,7 +379,7 @@ class _GuardReader:
         match = _DURATION.fullmatch(text)
         unit = match[2] if match else ""
         if match is None or unit not in UNITS_MS:
-            near = nearest(unit, UNITS_MS) or next((known for known in UNITS_MS if unit[:1] == known[:1]), None)
+            near = nearest(unit, UNITS_MS) or next((symbol for symbol in UNITS_MS if unit[:1] == symbol[:1]), None)
             shown = f"{match[1]} {near}" if match and near else "5 min"
             raise self.wrong(f"“{text[:40]}” is no duration", node,
                              f"Write a whole number and s, min, h or d: '{shown}'.")

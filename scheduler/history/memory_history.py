@@ -42,15 +42,15 @@ class MemoryHistory:
     ) -> Mapping[Series, Points]:
         """Points of a grain in a range, for each series that is known."""
         first_s, count = grid(begin_s, end_s, grain.step_s)
-        known = [line for line in dict.fromkeys(series) if any(line in points for points in self._points.values())]
-        return {line: Points(first_s, grain.step_s, self._values(line, grain, first_s, count)) for line in known}
+        stored = [line for line in dict.fromkeys(series) if any(line in points for points in self._points.values())]
+        return {line: Points(first_s, grain.step_s, self._values(line, grain, first_s, count)) for line in stored}
 
     def series_of(self, kind: str, subjects: Collection[str]) -> Sequence[Series]:
         """The series that are known of some subjects of a kind."""
         wanted = set(subjects)
-        known = {line for points in self._points.values() for line in points}
+        lines = {line for points in self._points.values() for line in points}
         return sorted(
-            (line for line in known if line.kind == kind and line.subject in wanted),
+            (line for line in lines if line.kind == kind and line.subject in wanted),
             key=lambda line: (line.subject, line.metric))
 
     def annotations(self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
@@ -88,10 +88,10 @@ class MemoryHistory:
         """What is stored of a grain, and in its gaps what the finer ones give."""
         values = np.full(count, np.nan, dtype=np.float32)
         finer = GRAINS[: GRAINS.index(grain)]
-        known = [at_s for each in finer for at_s in self._points[each].get(line, ())]
-        if known and count:  # only where there are any: of weeks the newest day is kept in finer grains
-            begin = min(max(0, (min(known) - first_s) // grain.step_s), count)
-            end = min(max(begin, (max(known) - first_s) // grain.step_s + 1), count)
+        stored_at = [at_s for fine in finer for at_s in self._points[fine].get(line, ())]
+        if stored_at and count:  # only where there are any: of weeks the newest day is kept in finer grains
+            begin = min(max(0, (min(stored_at) - first_s) // grain.step_s), count)
+            end = min(max(begin, (max(stored_at) - first_s) // grain.step_s + 1), count)
             times = grain.step_s // finer[-1].step_s
             values[begin:end] = folded(self._values(
                 line, finer[-1], first_s + begin * grain.step_s, (end - begin) * times), times, line.fold)

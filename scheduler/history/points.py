@@ -37,8 +37,8 @@ class Points:
     @property
     def newest(self) -> float | None:
         """The last value that was measured; None where nothing was."""
-        known = self.values[~np.isnan(self.values)]
-        return float(known[-1]) if len(known) else None
+        measured = self.values[~np.isnan(self.values)]
+        return float(measured[-1]) if len(measured) else None
 
 
 def folded(values: Values, times: int, fold: Fold) -> Values:

@@ -245,15 +245,15 @@ class _Program:
         self.interval_s = {query: variable.solution_value() for query, variable in self._interval.items()}
         self.late_s = [variable.solution_value() for variable in self._late]
         self.full = tuple(slot for slot, room in self._room.items() if -room.dual_value() > 1e-6 * self._price)
-        known = {query: variable.solution_value() for query, variable in self._cpu.items()}
-        self.taken, self.cpu = self._solver.Objective().Value(), sum(known.values())
-        return known
+        cores = {query: variable.solution_value() for query, variable in self._cpu.items()}
+        self.taken, self.cpu = self._solver.Objective().Value(), sum(cores.values())
+        return cores
 
-    def _sharpen(self, known: Mapping[str, float]) -> bool:
+    def _sharpen(self, solved: Mapping[str, float]) -> bool:
         """Add tangents where the CPU is underestimated; whether there was such a place."""
         needed = {query: self._plan.costs[query].batch_cpu_s / at_s for query, at_s in self.interval_s.items()}
         bound = TOLERANCE * sum(needed.values()) / max(1, len(needed))
-        blunt = [query for query, cores in needed.items() if cores - known[query] > bound]
+        blunt = [query for query, cores in needed.items() if cores - solved[query] > bound]
         for query in blunt:
             self._tangent(query, self.interval_s[query])
         return bool(blunt)

@@ -85,9 +85,9 @@ class Reporter:
             self._take_channel(channel, sample)
 
     def _take_channel(self, channel: str, sample: QuerySample) -> None:
-        gathered, own = self._gathered, sample.channels.get(channel.partition(ARROW)[0])
-        if own is not None:
-            gathered.latencies_s[channel], gathered.lifetimes_s[channel] = own.latency_s, own.lifetime_s
+        gathered, times = self._gathered, sample.channels.get(channel.partition(ARROW)[0])
+        if times is not None:
+            gathered.latencies_s[channel], gathered.lifetimes_s[channel] = times.latency_s, times.lifetime_s
         elif not sample.channels and sample.channel_s is not None:
             gathered.latencies_s[channel] = sample.channel_s
 

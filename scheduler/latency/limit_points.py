@@ -80,5 +80,5 @@ def metric_of(limit: LatencyLimit) -> str:
     """The metric by which a limit is measured; of an older one on a percentile that is not measured, the next one."""
     if limit.percentile is None:
         return MEAN
-    measured = next((known for known in PERCENTILES if limit.percentile <= known), PERCENTILES[-1])
+    measured = next((percentile for percentile in PERCENTILES if limit.percentile <= percentile), PERCENTILES[-1])
     return f"latency_p{measured}_ms"

@@ -280,7 +280,7 @@ def _asked_s(constraint: LatencyConstraint) -> float:
     return constraint.limit_s * (constraint.percentile or MIDDLE) / MIDDLE
 
 
-def agreed_ms(own: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int:
+def agreed_ms(query: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int:
     """How far apart the batches of a query are to be: what the manager that wants them nearest wishes.
 
     Parameters
@@ -290,14 +290,14 @@ def agreed_ms(own: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int:
     wishes_ms : mapping of str to int
         By manager; those of nodes that no longer manage it do not count.
     """
-    wished = [wishes_ms[node] for node in own.managers if node in wishes_ms]
-    if len(wished) < len(own.managers) or not wished:
+    wished = [wishes_ms[node] for node in query.managers if node in wishes_ms]
+    if len(wished) < len(query.managers) or not wished:
         wished.append(now_ms)
-    return min(own.longest_ms, *wished)
+    return min(query.longest_ms, *wished)
 
 
-def grown_ms(own: OwnQuery, now_ms: int) -> int:
+def grown_ms(query: OwnQuery, now_ms: int) -> int:
     """A round later: further apart where no limit is on the query, as equation 3 has it."""
-    if own.managers:
+    if query.managers:
         return now_ms
-    return math.ceil(1000 * lengthened_s(now_ms / 1000, longest_s=own.longest_ms / 1000))
+    return math.ceil(1000 * lengthened_s(now_ms / 1000, longest_s=query.longest_ms / 1000))

@@ -125,17 +125,17 @@ def pace(
     interval_s: dict[str, float] = {}
     full: set[str] = set()
     too_slow: set[str] = set()
-    for members, own in _apart(queries, wants, {}):
-        part = _solved_or_standing(queries, members, own, standing)
+    for members, group_wants in _apart(queries, wants, {}):
+        part = _solved_or_standing(queries, members, group_wants, standing)
         interval_s |= part.interval_s
         too_slow |= set(part.too_slow)
     crowded = {slot for slot, cores in _cores_by_slot(queries, interval_s).items()
                if cores > queries.capacity.get(slot, float("inf"))}
     if crowded:  # queries of a slot that is too full are solved together
         here = {query: queries.slot_of[query] for query in queries.costs if queries.slot_of.get(query) in crowded}
-        for members, own in _apart(queries, wants, here):
+        for members, group_wants in _apart(queries, wants, here):
             if not here.keys().isdisjoint(members):
-                part = _solved(queries, members, own, with_slots=True)
+                part = _solved(queries, members, group_wants, with_slots=True)
                 interval_s |= part.interval_s
                 full |= set(part.full)
                 too_slow |= set(part.too_slow)
@@ -368,10 +368,10 @@ def _apart(
     members: dict[str, list[str]] = {}
     for query in queries.costs:
         members.setdefault(joined[query], []).append(query)
-    own: dict[str, list[LimitOnWay]] = {}
+    wants_by_group: dict[str, list[LimitOnWay]] = {}
     for want in wants:
-        own.setdefault(joined[next(iter(want.way.writers))], []).append(want)
-    return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]
+        wants_by_group.setdefault(joined[next(iter(want.way.writers))], []).append(want)
+    return [(queries_of, wants_by_group.get(top, [])) for top, queries_of in members.items()]
 
 
 def _all_rounded(plan: BatchPlan, interval_s: Mapping[str, float]) -> dict[str, float]:

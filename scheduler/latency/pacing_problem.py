@@ -65,10 +65,10 @@ def queries_of(
 def wants_of(estate: Estate, limits: Mapping[str, Limits]) -> Wants:
     """The limits of submitted dataflows, by dataflow and number; those whose tasks rest are left out."""
     wants: Wants = {}
-    for name, own in limits.items():
+    for name, dataflow_limits in limits.items():
         if estate.submitted[name].paused:
             continue
-        for number, limit in enumerate(own):
+        for number, limit in enumerate(dataflow_limits):
             way = way_of(estate, name, limit)
             if way is not None:
                 wants[name, number] = (limit, LimitOnWay(f"{name}/{number}", way, limit.limit_s, limit.share))
@@ -94,9 +94,9 @@ class _CostOfQuery:
             if task.type in self.types:
                 tasks.append((self.types[task.type], reads_per_s / rate_per_s if rate_per_s else 1.0))
             reads_per_s = self.rates.tasks.get(task_id, reads_per_s)
-        known = [self.seen[bundle.id] for bundle in fragment.queries
-                 if bundle.id in self.seen and self.seen[bundle.id].batches >= LEAST_BATCHES]
-        slowest = max(known, key=lambda one_bundle: one_bundle.batch_s, default=None)
+        batches = [self.seen[bundle.id] for bundle in fragment.queries
+                   if bundle.id in self.seen and self.seen[bundle.id].batches >= LEAST_BATCHES]
+        slowest = max(batches, key=lambda one_bundle: one_bundle.batch_s, default=None)
         working = [bundle for bundle in fragment.queries if not bundle.leaving] or list(fragment.queries)
         return batch_cost(
             tasks, costs=self.costs, rate_per_s=rate_per_s, seen=slowest, times_its_cpu=self.times_its_cpu,

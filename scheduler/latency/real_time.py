@@ -104,7 +104,7 @@ class _Savings:
     def cores(self, query: str, apart_s: float | None = None) -> float:
         interval_s = self.interval_s[query]
         if apart_s is None:
-            apart_s = max((each for each in APARTS_S if each <= interval_s), default=SMALLEST_S)
+            apart_s = max((length_s for length_s in APARTS_S if length_s <= interval_s), default=SMALLEST_S)
         return saved_cores(self.costs[query], interval_s, apart_s)
 
     def pays(self, query: str, apart_s: float | None = None) -> bool:
@@ -140,11 +140,11 @@ def _gathering(
     """
     aparts_s = dict.fromkeys(sorted(chosen.open), SMALLEST_S)
     upstream = {want.key: upstream_of(queries.reads, want.way.writers) for want in wants}
-    own = {query: [want for want in wants if query in upstream[want.key]] for query in aparts_s}
+    wants_by_query = {query: [want for want in wants if query in upstream[want.key]] for query in aparts_s}
     parts = {query: _part(queries, (name for want in limits for name in upstream[want.key]))
-             for query, limits in own.items()}
+             for query, limits in wants_by_query.items()}
     for apart_s in (apart_s for apart_s in APARTS_S[1:] if apart_s <= queries.largest_s):
-        for query, limits in own.items():
+        for query, limits in wants_by_query.items():
             stays = query in before and apart_s <= queries.before_s.get(query, 0.0)
             if queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
                 continue

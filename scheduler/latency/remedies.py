@@ -63,19 +63,19 @@ def remedies(
         To ask for less comes first; then what meets the limit as it is, the fewest slots and the least CPU first.
         Fusing and more slots together are offered only where neither does alone.
     """
-    own, able = _own(queries, want), frozenset(able)
+    narrowed, able = _own(queries, want), frozenset(able)
     fused = tuple(tuple(chain) for chain in chains if len(chain) > 1)
-    chained, way = _chained(own, want, fused, query)
+    chained, way = _chained(narrowed, want, fused, query)
     able_fused = able - {name for chain in fused if not able.issuperset(chain) for name in chain}
     # A limit that nobody meets is come as near to as the CPU of the slots allows.
-    least_s = _chosen(own, replace(want, limit_s=1e-3), able).paced.expected[want.key].latency_s
-    before = sum(queries.costs[name].cores(queries.before_s[name]) for name in own.costs)
+    least_s = _chosen(narrowed, replace(want, limit_s=1e-3), able).paced.expected[want.key].latency_s
+    before = sum(queries.costs[name].cores(queries.before_s[name]) for name in narrowed.costs)
     ways_out = [
         _in_place(CHAIN, chained, way, fused, able_fused) if fused else None,
-        _with_slots(SLOTS, own, want, (), able, slot_cores)]
+        _with_slots(SLOTS, narrowed, want, (), able, slot_cores)]
     if fused and not any(ways_out):
         ways_out.append(_with_slots(CHAIN_AND_SLOTS, chained, way, fused, able_fused, slot_cores))
-    ask = _in_place(ASK, own, replace(want, limit_s=least_s / AIM), (), able)
+    ask = _in_place(ASK, narrowed, replace(want, limit_s=least_s / AIM), (), able)
     ranked = sorted((remedy for remedy in ways_out if remedy), key=lambda remedy: (remedy.slots, remedy.cores))
     return tuple(
         replace(remedy, cores=remedy.cores - before) for remedy in ([ask] if ask else []) + ranked)
@@ -110,12 +110,12 @@ def _own(queries: Queries, want: LimitOnWay) -> Queries:
 
 
 def _chained(
-    own: Queries, want: LimitOnWay, chains: Sequence[Chain], query: BatchCost
+    queries: Queries, want: LimitOnWay, chains: Sequence[Chain], query: BatchCost
 ) -> tuple[Queries, LimitOnWay]:
     """The queries of a way with each chain as one query, under the name of its first, where that is."""
     home = {name: chain[0] for chain in chains for name in chain}
-    costs = {name: cost for name, cost in own.costs.items() if name not in home}
-    costs |= {chain[0]: _cost_of([own.costs[name] for name in chain], query) for chain in chains}
+    costs = {name: cost for name, cost in queries.costs.items() if name not in home}
+    costs |= {chain[0]: _cost_of([queries.costs[name] for name in chain], query) for chain in chains}
 
     def renamed(reads: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
         """A chain reads what its first query reads: inside, nothing enters."""
@@ -128,7 +128,7 @@ def _chained(
         want.way, writers=renamed(want.way.writers), starts=frozenset(home.get(name, name) for name in want.way.starts),
         ends=frozenset(home.get(name, name) for name in want.way.ends),
         counted=replace(want.way.counted, passed=passed))
-    return replace(own, costs=costs, reads=renamed(own.reads)), replace(want, way=way)
+    return replace(queries, costs=costs, reads=renamed(queries.reads)), replace(want, way=way)
 
 
 def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:

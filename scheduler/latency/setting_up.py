@@ -31,7 +31,7 @@ def qos_setups(
     managers = compute_qos_setup(graph, constraints)
     reports = reporters(graph, managers)
     watched = {manager.worker: _watched(manager, graph, longest_ms) for manager in managers}
-    own = _own(graph, managers, longest_ms=longest_ms, sources=sources, reads=reads or {})
+    queries = _own(graph, managers, longest_ms=longest_ms, sources=sources, reads=reads or {})
     stands_in: dict[str, dict[str, QosStandIn]] = defaultdict(dict)
     for away, nodes in successors(managers, graph).items():
         for number, node in enumerate(nodes):
@@ -39,8 +39,8 @@ def qos_setups(
     return {
         node: QosSetup(
             version, node, *watched.get(node, ((), {}, ())), _named(reports.get(node, {})),
-            dict(sorted(own[node].items())), stands_in.get(node, {}))
-        for node in sorted(own)}
+            dict(sorted(queries[node].items())), stands_in.get(node, {}))
+        for node in sorted(queries)}
 
 
 def constraint_of(share: QosShare) -> LatencyConstraint:
@@ -73,12 +73,12 @@ def _own(
             deciding[query].append(manager.worker)
         constraints = (share.constraint for share in manager.shares)
         ending |= {constraint.last for constraint in constraints if constraint.percentile is not None}
-    own: dict[str, dict[str, OwnQuery]] = defaultdict(dict)
+    queries: dict[str, dict[str, OwnQuery]] = defaultdict(dict)
     for vertex in graph.vertices.values():
-        own[vertex.worker][vertex.id] = OwnQuery(
+        queries[vertex.worker][vertex.id] = OwnQuery(
             longest_ms[vertex.task], tuple(deciding.get(vertex.id, ())), vertex.task in sources,
             reads.get(vertex.id, {}) if vertex.id in deciding else {}, vertex.task in ending)
-    return own
+    return queries
 
 
 def _watched(

@@ -48,16 +48,16 @@ def _completed(
 def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -> None:
     """Add patterns for what remains, as long as greedy ones are worth more than a slot."""
     program = columns.program
-    known = set(program.patterns)
+    pattern_set = set(program.patterns)
     for _ in range(ROUNDS):
         duals, _ = program.solve(effort)
         values = [max(0, floor(dual * WORTH)) for dual in duals]
         priced = {
             pattern for pattern in greedy_patterns(columns.shapes, values, remaining)
-            if worth(pattern, values) > WORTH * (1 + ROUNDING)} - known
+            if worth(pattern, values) > WORTH * (1 + ROUNDING)} - pattern_set
         for pattern in sorted(priced):
             program.add(pattern)
-        known |= priced
+        pattern_set |= priced
         if not priced:
             return
     program.solve(effort)

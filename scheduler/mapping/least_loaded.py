@@ -65,10 +65,10 @@ def place_new(
         least = estate.least_loaded(len(cores), query_cores=query_cores, apart=True, node=node)
         return place_least_loaded(
             cores, slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
-    own, empty = (
+    team_slots, empty = (
         estate.least_loaded(len(cores), query_cores=query_cores, apart=True, held_by=holder, node=node)
         for holder in (team, ""))
-    loads = {slot.name: spent for slot, spent in own}
+    loads = {slot.name: spent for slot, spent in team_slots}
     is_scheduled = {name: load.bundles > 0 for name, load in estate.slot_loads(list(loads)).items()}
     unused = [slot.name for slot, _ in reversed(empty)]
     placed = [""] * len(cores)

@@ -52,24 +52,24 @@ def generate(shapes: Shapes, patterns: Sequence[Pattern], least: int, *, effort:
         A number of slots that no packing goes below; where the linear program needs no more it is done.
     """
     program = PatternProgram(shapes.counts, patterns)
-    known = set(patterns)
+    pattern_set = set(patterns)
     for _ in range(MOST_ROUNDS):
         duals, optimum = program.solve(effort)
         if ceil(optimum - ROUNDING) <= least or effort.left <= 0:
             break
         values = [max(0, floor(dual * WORTH)) for dual in duals]
         priced = {pattern for pattern in greedy_patterns(shapes, values, shapes.counts)
-                  if worth(pattern, values) > WORTH} - known
+                  if worth(pattern, values) > WORTH} - pattern_set
         if not priced:
             pattern, most = _dearest(shapes, values, effort)
             total = sum(value * count for value, count in zip(values, shapes.counts, strict=True))
             least = max(least, -(-total // max(most, 1)))
-            if pattern is None or pattern in known or worth(pattern, values) <= WORTH * (1 + ROUNDING):
+            if pattern is None or pattern in pattern_set or worth(pattern, values) <= WORTH * (1 + ROUNDING):
                 break
             priced = {pattern}
         for pattern in sorted(priced):
             program.add(pattern)
-        known |= priced
+        pattern_set |= priced
     else:
         program.solve(effort)
     return PackingPatterns(shapes, program, least)

@@ -18,7 +18,7 @@ def alternate_changes(
 
     Tasks of a path are told apart by their ids, as a reader of the documents does.
     """
-    return list(_changes({each.name: each for each in before}, {each.name: each for each in after}, task_types))
+    return list(_changes({way.name: way for way in before}, {way.name: way for way in after}, task_types))
 
 
 def _changes(
@@ -39,7 +39,7 @@ def _changes(
 
 def _worth(alternate: TaskAlternate, among: Mapping[str, TaskAlternate]) -> str:
     """γ; the value as it stands where one of them is no number."""
-    values = [each.value for each in among.values()]
+    values = [way.value for way in among.values()]
     if not all(isinstance(value, int | float) for value in values):
         return str(alternate.value)
     return f"{alternate.value / max(values):.9g}"
@@ -58,7 +58,7 @@ def _inside(old: TaskAlternate, new: TaskAlternate, task_types: Mapping[str, Tas
     if former is None or path is None:
         yield f"{new.summary} instead of {old.summary}"
         return
-    mine, theirs = ({task.id: task for task in each.tasks} for each in (former, path))
+    mine, theirs = ({task.id: task for task in way.tasks} for way in (former, path))
     for task_id in [*mine, *(task_id for task_id in theirs if task_id not in mine)]:
         if task_id in mine and task_id in theirs:
             yield from _of_task(mine[task_id], theirs[task_id], task_types, f"task {task_id}, ")

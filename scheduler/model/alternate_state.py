@@ -99,7 +99,7 @@ def _check_shared(ways: Sequence[DraftTask], problems: Problems, task_id: str) -
             before, first = others[number]
             assert step.type is not None and first.type is not None
             why_not = why_not_one_state(
-                *(TaskAlternate(step.id, each.type.name, each.config) for each in (first, step)), step.type)
+                *(TaskAlternate(step.id, task.type.name, task.config) for task in (first, step)), step.type)
             if why_not:
                 problems.add(
                     "no_shared_state", way.position if way.path is None else step.position,
@@ -121,7 +121,7 @@ def _with_state(way: DraftTask, problems: Problems, task_id: str) -> list[DraftT
     above: dict[str, set[str]] = {}
     row: list[DraftTask] = []
     for name, read in path_in(way.config).parents().items():
-        above[name] = set(read).union(*(above.get(each, set()) for each in read))
+        above[name] = set(read).union(*(above.get(parent, set()) for parent in read))
         step = steps.get(name)
         if step is None or step.type is None or not step.type.stateful:
             continue

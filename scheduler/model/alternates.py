@@ -82,10 +82,10 @@ def is_dynamic(task_type: str) -> bool:
 
 def dynamic_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, dict[str, Any]]:
     """The type and the config of a task for which a document states alternates, and how its tasks switch."""
-    own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
-    own |= {SWITCHING: WAVE} if switching == WAVE else {}
-    own |= {key: stated[key] for key in (BEGIN, BY, LEARNED, WARM) if stated.get(key) is not None}
-    return DYNAMIC_FOLD if own.keys() & {BEGIN, LEARNED, WARM} else DYNAMIC, own
+    config = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
+    config |= {SWITCHING: WAVE} if switching == WAVE else {}
+    config |= {key: stated[key] for key in (BEGIN, BY, LEARNED, WARM) if stated.get(key) is not None}
+    return DYNAMIC_FOLD if config.keys() & {BEGIN, LEARNED, WARM} else DYNAMIC, config
 
 
 def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
@@ -245,7 +245,7 @@ def why_not_one_state(first: TaskAlternate, other: TaskAlternate, task_type: Tas
     names; empty where it can."""
     if first.type != other.type:
         return f"are of two types, {first.type} and {other.type}"
-    mine, theirs = (canonical_config(task_type, each.config) for each in (first, other))
+    mine, theirs = (canonical_config(task_type, way.config) for way in (first, other))
     shaping = [
         name for name in mine.keys() | theirs.keys() if name not in (task_type.shares_state or ())
         and canonical_json(mine.get(name)) != canonical_json(theirs.get(name))]
@@ -262,10 +262,10 @@ def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
     """
     first, columns = given[0]
     for name, others in given[1:]:
-        for who, own, other, theirs in ((name, others, first, columns), (first, columns, name, others)):
-            extra = [column for column in own.types if column not in theirs.types]
+        for who, schema, other, theirs in ((name, others, first, columns), (first, columns, name, others)):
+            extra = [column for column in schema.types if column not in theirs.types]
             for column in theirs.types:
-                if column not in own.types and own.complete:
+                if column not in schema.types and schema.complete:
                     near = get_close_matches(column, extra, n=1)
                     raise AlternatesDiffer(
                         f"Alternate {who} gives no column {column}, which {other} gives.",
@@ -276,4 +276,4 @@ def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
                 raise AlternatesDiffer(
                     f"The column {column} is {others.types[column]} in alternate {name} and {kind} in {first}.",
                     remedy=f"Give it one type in both: cast it in {name}.", alternate=name, column=column)
-    return Columns(columns.types, complete=all(own.complete for _, own in given))
+    return Columns(columns.types, complete=all(given_columns.complete for _, given_columns in given))

@@ -146,9 +146,9 @@ class Columns:
         """
         if name not in self.types and self.complete:
             near = nearest(name, self.types)
-            own = [known for known in self.types if known not in STREAM_TYPES]
-            listed = ", ".join(own[:_MOST_LISTED]) + (", …" if len(own) > _MOST_LISTED else "")
-            present = f"The input has {listed}." if own else "The input has no columns but Weir's own."
+            names = [column for column in self.types if column not in STREAM_TYPES]
+            listed = ", ".join(names[:_MOST_LISTED]) + (", …" if len(names) > _MOST_LISTED else "")
+            present = f"The input has {listed}." if names else "The input has no columns but Weir's own."
             helps = f"Did you mean {near}? {present}" if near else f"{remedy} {present}".strip()
             raise UnknownColumn(
                 f"The input has no column {name}.", remedy=helps, parameter=parameter, value=name, column=name)

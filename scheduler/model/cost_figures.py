@@ -66,10 +66,10 @@ def money_text(value: float, *, error: float = 0.0) -> str:
     >>> money_text(0.00064), money_text(0.00064, error=0.0006), money_text(12.3456), money_text(0.0)
     ('0.00064', '0.0006', '12.35', '0')
     """
-    size, known = (abs(error), 1) if error else (abs(value), 2)
+    size, digits_known = (abs(error), 1) if error else (abs(value), 2)
     if max(abs(value), abs(error)) < LEAST_SHOWN:
         return "0"
-    digits = 2 if size >= 1 else min(6, known - 1 - math.floor(math.log10(max(size, LEAST_SHOWN))))
+    digits = 2 if size >= 1 else min(6, digits_known - 1 - math.floor(math.log10(max(size, LEAST_SHOWN))))
     return f"{value + 0.0:.{digits}f}" if error or size >= 1 else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 

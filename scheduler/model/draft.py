@@ -108,10 +108,10 @@ class DraftReader:
     def _written_out(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
         """A task for which a stream says something shorter."""
         self._count_tasks(1, config.position)
-        if (known := self._task_type(DocumentNode(task_type, config.position), task_id)) is None:
+        if (task_type_read := self._task_type(DocumentNode(task_type, config.position), task_id)) is None:
             return None
-        check_config(known, config, self.problems, task_id=task_id)
-        return DraftTask(task_id, known, config.plain(), config.position, config.value)
+        check_config(task_type_read, config, self.problems, task_id=task_id)
+        return DraftTask(task_id, task_type_read, config.plain(), config.position, config.value)
 
     def _ends(self) -> set[tuple[str, str]]:
         return {(stream.source.value, stream.target.value) for stream in self.draft.streams
@@ -223,13 +223,13 @@ class DraftReader:
         way = DraftTask(
             task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
         way.path = self._between(node, place, self.problems.within(way.where, task_id), is_path=True)
-        known = [(step, step.type) for step in way.steps if step.type is not None]
-        for step, kind in known:
+        typed_steps = [(step, step.type) for step in way.steps if step.type is not None]
+        for step, kind in typed_steps:
             self._require_alternate(kind, step.position, name, task_id, begin=begin)
         way.config = {
             TASKS: [
                 {"id": step.id, "type": kind.name} | ({"config": step.config} if step.config else {})
-                for step, kind in known],
+                for step, kind in typed_steps],
             STREAMS: [
                 {"from": stream.source.value, "to": stream.target.value} for stream in way.path.streams
                 if stream.source is not None and stream.target is not None]}
@@ -367,7 +367,7 @@ class DraftReader:
 def _conditions(node: DocumentNode) -> list[DocumentNode]:
     """The texts of an alternate that guards are read from."""
     stated = [node.value[key] for key in ("guard", "value") if key in node.value]
-    return [each for each in stated if isinstance(each.value, str)]
+    return [condition for condition in stated if isinstance(condition.value, str)]
 
 
 def _text(node: DocumentNode | None) -> str | None:

@@ -151,8 +151,8 @@ class Estate:
         They are parts where the fragment is divided.
         """
         channels = self.channels_of(task_id)
-        own = [part_id(channel, bundle.part) for channel in channels] if fragment.divided else channels
-        return dict(zip(own, self.fragments[self.places[task_id][0]].queries, strict=True))
+        names_read = [part_id(channel, bundle.part) for channel in channels] if fragment.divided else channels
+        return dict(zip(names_read, self.fragments[self.places[task_id][0]].queries, strict=True))
 
 
 def fragments_upstream_first(estate: Estate) -> list[str]:

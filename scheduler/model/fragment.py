@@ -192,9 +192,9 @@ class Fragment:
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
         """Those of its bundles whose keys a bundle of it goes on with, and those before them."""
-        own, givers, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
+        bundles, givers, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
         while waiting:
-            other = own.get(waiting.pop())
+            other = bundles.get(waiting.pop())
             if other is not None and other.id not in givers:
                 givers[other.id] = other
                 waiting += other.inherits
@@ -203,10 +203,10 @@ class Fragment:
     @property
     def far_takers(self) -> tuple[tuple[RunningBundle, RunningBundle], ...]:
         """Its bundles that take keys of others on another node, each with such a giver: their states go there."""
-        own = {bundle.id: bundle for bundle in self.bundles}
+        bundles = {bundle.id: bundle for bundle in self.bundles}
         return tuple(
-            (own[name], bundle) for bundle in self.bundles if bundle.takes_keys for name in bundle.taken
-            if name in own and node_of(own[name].slot) != node_of(bundle.slot))
+            (bundles[name], bundle) for bundle in self.bundles if bundle.takes_keys for name in bundle.taken
+            if name in bundles and node_of(bundles[name].slot) != node_of(bundle.slot))
 
     @property
     def queries(self) -> tuple[RunningBundle, ...]:

@@ -48,17 +48,17 @@ def editable(value: Any) -> dict[str, Any]:
     tasks, streams = ([] if value.get(key) is None else value[key] for key in ("tasks", "streams"))
     for key, listed, named in (("tasks", tasks, ("id",)), ("streams", streams, ("from", "to"))):
         if not isinstance(listed, list) or not all(
-            isinstance(each, Mapping) and all(isinstance(each.get(name), str) for name in named) for each in listed
+            isinstance(part, Mapping) and all(isinstance(part.get(name), str) for name in named) for part in listed
         ):
             raise GraphNotEditable(
                 f"The document's {key} are not a list in which each has {' and '.join(named)}.",
                 remedy="Correct the text first: the list of problems names the lines.")
-        twice = [names for names, count in Counter(tuple(each[name] for name in named) for each in listed).items()
+        twice = [names for names, count in Counter(tuple(part[name] for name in named) for part in listed).items()
                  if count > 1]
         if twice:
             ends = twice[0]
-            differ = any(not {INPUT, OUTPUT, "split"}.isdisjoint(each) for each in listed
-                         if tuple(each[name] for name in named) == ends)
+            differ = any(not {INPUT, OUTPUT, "split"}.isdisjoint(part) for part in listed
+                         if tuple(part[name] for name in named) == ends)
             raise GraphNotEditable(
                 f"There are two {key} {shown(' → '.join(ends))}.",
                 remedy="The graph cannot tell them apart: change the text." if differ

@@ -80,10 +80,10 @@ class KeyLoads:
         writers = list(counts)
         newest_ms = max((writer.at_ms for writer in writers), default=0)
         stretches, keys = [0.0] * STRETCHES, Counter[tuple[str, int]]()
-        for each in writers:
-            part = math.exp((each.at_ms - newest_ms) / MEMORY_MS)
-            stretches = [known + part * count for known, count in zip(stretches, each.by_stretch, strict=True)]
-            for key in each.frequent:
+        for key_counts in writers:
+            part = math.exp((key_counts.at_ms - newest_ms) / MEMORY_MS)
+            stretches = [total + part * count for total, count in zip(stretches, key_counts.by_stretch, strict=True)]
+            for key in key_counts.frequent:
                 keys[key.text, key.group] += part * key.events
         frequent = tuple(FrequentKey(text, group, events) for (text, group), events in keys.most_common())
         loads = cls(tuple(stretches), frequent)
@@ -170,5 +170,5 @@ def nearest_cut(load: Callable[[int], float], size: int, wanted: float) -> int:
         What the first so many have to do; it never falls.
     """
     groups = bisect_left(range(size), wanted, key=load)
-    nearer = min((groups - 1, groups), key=lambda each: abs(load(max(0, each)) - wanted))
+    nearer = min((groups - 1, groups), key=lambda count: abs(load(max(0, count)) - wanted))
     return max(1, min(size - 1, nearer))

@@ -156,7 +156,7 @@ class Plan:
     def settings_of_others(self) -> Mapping[str, FragmentSettings]:
         """What it sets fragments to that are there already; new ones begin with theirs."""
         new = self.fragments_after.keys() - self.fragments_before.keys()
-        return {name: own for name, own in self.settings_after.items() if name not in new}
+        return {name: settings for name, settings in self.settings_after.items() if name not in new}
 
     def require_generation(self, generation: int) -> None:
         """Raise ``StalePlan`` unless the plan was computed from this generation of the estate."""

@@ -75,9 +75,9 @@ def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
         return TextPosition(line, column + is_quoted + offset, path)
     before = str(node.value)[:offset].split("\n")
     row = line + len(before) - 1  # of a block, whose lines begin in the next one
-    own = str(node.value).split("\n")[len(before) - 1]
-    if begun[:1] == "|" and row < len(lines) and lines[row].endswith(own):
-        return TextPosition(row + 1, len(lines[row]) - len(own) + len(before[-1]) + 1, path)
+    text = str(node.value).split("\n")[len(before) - 1]
+    if begun[:1] == "|" and row < len(lines) and lines[row].endswith(text):
+        return TextPosition(row + 1, len(lines[row]) - len(text) + len(before[-1]) + 1, path)
     return node.position
 
 

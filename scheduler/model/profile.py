@@ -236,8 +236,8 @@ class Profile:
         """What any number of threads is taken to do: measured, or linear between the two nearest, and marked so."""
         if self.static or threads >= self.points[-1].threads:
             last = self.points[-1]
-            known = self.static or threads == last.threads
-            return Estimate(replace(last, threads=threads), "measured" if known else "beyond")
+            is_measured = self.static or threads == last.threads
+            return Estimate(replace(last, threads=threads), "measured" if is_measured else "beyond")
         above = next(index for index, point in enumerate(self.points) if point.threads >= threads)
         high = self.points[above]
         if high.threads == threads:
@@ -282,8 +282,8 @@ class Profiles:
         self._by_key: dict[tuple[str, str], Profile] = {}
         for profile in profiles:
             key = (profile.task_type, profile.config)
-            known = self._by_key.get(key)
-            if known is None or profile.machine == machine or known.machine != machine:
+            before = self._by_key.get(key)
+            if before is None or profile.machine == machine or before.machine != machine:
                 self._by_key[key] = profile
 
     def find(self, task: Task) -> Profile | None:
@@ -292,8 +292,8 @@ class Profiles:
         profiles = [(self._find(step), share) for step, share in done_at_first(task, self._task_types)]
         if len(profiles) == 1:
             return profiles[0][0]
-        known = [(profile, share) for profile, share in profiles if profile is not None]
-        return along(known) if len(known) == len(profiles) else None
+        measured = [(profile, share) for profile, share in profiles if profile is not None]
+        return along(measured) if len(measured) == len(profiles) else None
 
     def _find(self, task: Task) -> Profile | None:
         task_type = self._task_types.get(task.type)
@@ -324,15 +324,16 @@ def along(profiles: Sequence[tuple[Profile, float]]) -> Profile:
     counts = set.intersection(*({point.threads for point in profile.points} for profile, _ in profiles)) or {1}
     points = []
     for threads in sorted(counts):
-        each = [(profile.estimate(threads).point, share) for profile, share in profiles if not profile.static and share]
-        if not each:
-            each = [(profile.estimate(threads).point, 1.0) for profile, _ in profiles]
-        rate = 1.0 / sum(share / point.rate_per_s for point, share in each)
-        cpu = min(1.0, sum(point.cpu * share * rate / point.rate_per_s for point, share in each))
-        memory = min(1.0, sum(point.memory for point, _ in each))
+        pairs = [
+            (profile.estimate(threads).point, share) for profile, share in profiles if not profile.static and share]
+        if not pairs:
+            pairs = [(profile.estimate(threads).point, 1.0) for profile, _ in profiles]
+        rate = 1.0 / sum(share / point.rate_per_s for point, share in pairs)
+        cpu = min(1.0, sum(point.cpu * share * rate / point.rate_per_s for point, share in pairs))
+        memory = min(1.0, sum(point.memory for point, _ in pairs))
         points.append(Point(
-            threads, rate, cpu, memory, idle_cpu=min(cpu, max(point.idle_cpu for point, _ in each)),
-            idle_memory=min(memory, max(point.idle_memory for point, _ in each))))
+            threads, rate, cpu, memory, idle_cpu=min(cpu, max(point.idle_cpu for point, _ in pairs)),
+            idle_memory=min(memory, max(point.idle_memory for point, _ in pairs))))
     origin = max((profile.origin for profile, _ in profiles), key=lambda text: (text.startswith("estimated"), text))
     machines = {profile.machine for profile, _ in profiles}
     return Profile(PATH, tuple(points), origin=origin, machine=machines.pop() if len(machines) == 1 else "")

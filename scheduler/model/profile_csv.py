@@ -162,14 +162,14 @@ def write_entries(entries: Iterable[ProfileEntry]) -> str:
 
 
 def _of_header(header: tuple[str, ...]) -> Iterator[Problem]:
-    known, seen = (*REQUIRED, *OPTIONAL), set[str]()
+    columns, seen = (*REQUIRED, *OPTIONAL), set[str]()
     for name in REQUIRED:
         if name not in header:
             yield _problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
     for column, name in enumerate(header, 1):
-        if name not in known:
+        if name not in columns:
             yield _problem(
-                1, f"Column {name!r} is not known", f"Leave it out; known are {', '.join(known)}.", column)
+                1, f"Column {name!r} is not known", f"Leave it out; known are {', '.join(columns)}.", column)
         elif name in seen:
             yield _problem(1, f"There is a second column {name}", "Leave one of them out.", column)
         seen.add(name)

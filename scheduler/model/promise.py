@@ -105,10 +105,10 @@ class Promise:
 
     def load_of(self, slot: str) -> Load:
         """What is expected to be taken of a slot: by its bundles, and by others where they have part of it."""
-        own, others = self.own_load_of(slot), self.others.get(slot, Load())
-        return Load((own.cpu or 0.0) + (others.cpu or 0.0), (own.memory or 0.0) + (others.memory or 0.0))
+        taken, others = self.own_load_of(slot), self.others.get(slot, Load())
+        return Load((taken.cpu or 0.0) + (others.cpu or 0.0), (taken.memory or 0.0) + (others.memory or 0.0))
 
     def own_load_of(self, slot: str) -> Load:
         """What its bundles are expected to take of a slot."""
-        own = self.on_slots.get(slot, ())
-        return Load(sum(bundle.cpu for bundle in own), sum(bundle.memory for bundle in own))
+        bundles = self.on_slots.get(slot, ())
+        return Load(sum(bundle.cpu for bundle in bundles), sum(bundle.memory for bundle in bundles))

@@ -26,7 +26,7 @@ def renumbered(plan: Plan, generation: int) -> Plan:
         steps=tuple(numbering.step(step) for step in plan.steps),
         fragments_before=numbering.fragments(plan.fragments_before),
         fragments_after=numbering.fragments(plan.fragments_after),
-        settings_after={numbering.of(name): own for name, own in plan.settings_after.items()})
+        settings_after={numbering.of(name): settings for name, settings in plan.settings_after.items()})
 
 
 def placed_late(plan: Plan) -> tuple[str, ...]:

@@ -165,9 +165,9 @@ class Supply:
         return dict(zip(self._new_names(), self.machines, strict=False)) if self.machines else {}
 
     def _new_names(self) -> Iterator[str]:
-        known = {node.name for node in self.free}.union(self.threads)  # one that is there may be named like a new one
+        taken = {node.name for node in self.free}.union(self.threads)  # one that is there may be named like a new one
         names = (f"{self.new_names}-{number}" for number in itertools.count(1))
-        return (name for name in names if name not in known)
+        return (name for name in names if name not in taken)
 
 
 def _require_price(price: float, what: str, **facts: object) -> None:

@@ -70,7 +70,7 @@ def secret_names(dataflow: Dataflow, *, task_types: TaskTypes) -> dict[str, str]
     return first_tasks
 
 
-def unknown_secrets(dataflow: Dataflow, known: Collection[str], *, task_types: TaskTypes) -> tuple[Problem, ...]:
+def unknown_secrets(dataflow: Dataflow, team_secrets: Collection[str], *, task_types: TaskTypes) -> tuple[Problem, ...]:
     """A problem for each secret that a dataflow names and its team does not have."""
     position = {task.id: number for number, task in enumerate(dataflow.tasks)}
     return tuple(
@@ -79,7 +79,7 @@ def unknown_secrets(dataflow: Dataflow, known: Collection[str], *, task_types: T
             "Let an admin of the team keep it under that name first, on the Teams page.",
             path=f"/tasks/{position[task_id]}/config", task_id=task_id,
         )
-        for name, task_id in sorted(secret_names(dataflow, task_types=task_types).items()) if name not in known
+        for name, task_id in sorted(secret_names(dataflow, task_types=task_types).items()) if name not in team_secrets
     )
 
 

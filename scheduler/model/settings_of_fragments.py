@@ -49,7 +49,7 @@ class FragmentSettings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternates", _frozen(self.alternates))
         object.__setattr__(self, "policies", _frozen(self.policies))
-        object.__setattr__(self, "restores", _frozen({task: SavedTask(*own) for task, own in self.restores.items()}))
+        object.__setattr__(self, "restores", _frozen({task: SavedTask(*row) for task, row in self.restores.items()}))
 
 
 USUAL = FragmentSettings()
@@ -59,7 +59,7 @@ OF_TASKS = ("alternates", "policies")  # settings of single tasks of a fragment
 def open_in_slots(fragments: Mapping[str, Fragment], settings: Mapping[str, FragmentSettings]) -> Counter[str]:
     """How many queries of each slot are to leave their batches open."""
     return Counter(
-        fragments[name].slot for name, own in settings.items() if own.real_time and name in fragments)
+        fragments[name].slot for name, chosen in settings.items() if chosen.real_time and name in fragments)
 
 
 def settings_of_new(
@@ -93,24 +93,25 @@ def settings_of_new(
         if name in before:
             continue
         if not fragment.inherits:
-            own = planned.get(name, USUAL)
-            if own.real_time and opened[fragment.slot] >= MOST_OPEN_A_SLOT:
-                own = replace(own, trigger_ms=None, real_time=False)
-            opened[fragment.slot] += own.real_time
-            if own != USUAL:
-                made[name] = own
+            fragment_settings = planned.get(name, USUAL)
+            if fragment_settings.real_time and opened[fragment.slot] >= MOST_OPEN_A_SLOT:
+                fragment_settings = replace(fragment_settings, trigger_ms=None, real_time=False)
+            opened[fragment.slot] += fragment_settings.real_time
+            if fragment_settings != USUAL:
+                made[name] = fragment_settings
             continue
         earlier = [settings.get(ancestor, USUAL) for ancestor in fragment.inherits if ancestor in before]
-        intervals = [each.trigger_ms for each in earlier if each.trigger_ms is not None]
-        stays_open = bool(earlier) and not fragment.divided and all(each.real_time for each in earlier) and (
+        intervals = [former.trigger_ms for former in earlier if former.trigger_ms is not None]
+        stays_open = bool(earlier) and not fragment.divided and all(former.real_time for former in earlier) and (
             opened[fragment.slot] < MOST_OPEN_A_SLOT)
         opened[fragment.slot] += stays_open
         alternates, policies = (
-            {task: own for each in earlier for task, own in getattr(each, of).items() if task in fragment.tasks}
+            {task: chosen for former in earlier for task, chosen in getattr(former, of).items()
+             if task in fragment.tasks}
             for of in OF_TASKS)
-        own = FragmentSettings(min(intervals, default=None), stays_open, alternates, policies)
-        if own != USUAL:
-            made[name] = own
+        fragment_settings = FragmentSettings(min(intervals, default=None), stays_open, alternates, policies)
+        if fragment_settings != USUAL:
+            made[name] = fragment_settings
     return made
 
 
@@ -131,13 +132,13 @@ def first_settings(
     restores : mapping of str to SavedTask, optional
         By running task: what it begins with of a named savepoint.
     """
-    known = {running[task]: own for task, own in of_tasks.items() if task in running}
+    by_task = {running[task]: task_settings for task, task_settings in of_tasks.items() if task in running}
     planned = {}
     for name, fragment in after.items():
-        own = [known.get(task, USUAL) for task in fragment.tasks]
+        settings_of_tasks = [by_task.get(task, USUAL) for task in fragment.tasks]
         if name not in before and not fragment.inherits and not fragment.divided and all(
-                each.real_time for each in own):
-            planned[name] = min(own, key=lambda each: each.trigger_ms or 0)
+                task_settings.real_time for task_settings in settings_of_tasks):
+            planned[name] = min(settings_of_tasks, key=lambda task_settings: task_settings.trigger_ms or 0)
         if name not in before and (begun := {task: restores[task] for task in fragment.tasks if task in restores}):
             planned[name] = replace(planned.get(name, USUAL), restores=begun)
     return planned
@@ -156,17 +157,17 @@ def changed_settings(
         What the plan says of them: how batches are, which alternates are on, or by which policies, become others.
     """
     changed = {}
-    for name, own in after.items():
+    for name, planned in after.items():
         was, is_now = before.get(name, USUAL), now.get(name, USUAL)
-        of_tasks = {of: _changed_tasks(getattr(was, of), getattr(own, of), getattr(is_now, of)) for of in OF_TASKS}
-        is_of_tasks = any(getattr(own, of) != getattr(was, of) for of in OF_TASKS)
-        changed[name] = replace(is_now if is_of_tasks else own, **of_tasks)
+        of_tasks = {of: _changed_tasks(getattr(was, of), getattr(planned, of), getattr(is_now, of)) for of in OF_TASKS}
+        is_of_tasks = any(getattr(planned, of) != getattr(was, of) for of in OF_TASKS)
+        changed[name] = replace(is_now if is_of_tasks else planned, **of_tasks)
     return changed
 
 
-def _changed_tasks(was: Mapping[str, Any], own: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    others = {task: chosen for task, chosen in now.items() if task in own or task not in was}
-    return others | {task: chosen for task, chosen in own.items() if was.get(task) != chosen}
+def _changed_tasks(was: Mapping[str, Any], after: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    others = {task: chosen for task, chosen in now.items() if task in after or task not in was}
+    return others | {task: chosen for task, chosen in after.items() if was.get(task) != chosen}
 
 
 def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragments: Mapping[str, Fragment]) -> (
@@ -180,7 +181,7 @@ def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragm
     """
     before, after = plan.fragments_before, plan.fragments_after
     ended = before.keys() - after.keys()
-    staying = {name: own for name, own in settings.items() if name not in ended}
+    staying = {name: chosen for name, chosen in settings.items() if name not in ended}
     new = settings_of_new(before, after, settings, open_in_slots(fragments, staying), plan.settings_after)
     wanted = changed_settings(plan.settings_before, plan.settings_of_others, settings)
-    return {name: own for name, own in {**staying, **new, **wanted}.items() if own != USUAL}
+    return {name: chosen for name, chosen in {**staying, **new, **wanted}.items() if chosen != USUAL}

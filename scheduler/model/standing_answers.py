@@ -32,7 +32,7 @@ class StandingAnswers(Generic[T]):
         """Forget what is too old by now, or from the future as the clock was put back."""
         self._now_s = now_s
         self._known = {
-            ground: known for ground, known in self._known.items() if 0 <= now_s - known.made_s < STANDS_S}
+            ground: standing for ground, standing in self._known.items() if 0 <= now_s - standing.made_s < STANDS_S}
 
     def of(
         self, ground: Hashable, *, figures: Callable[[T], Sequence[float] | None], make: Callable[[], T]
@@ -49,12 +49,12 @@ class StandingAnswers(Generic[T]):
         make : callable
             Makes the answer; called where none stands.
         """
-        known = self._known.get(ground)
-        if known is not None:
-            present = figures(known.answer)
+        standing = self._known.get(ground)
+        if standing is not None:
+            present = figures(standing.answer)
             if present is not None and all(
-                    abs(value - before) < 1.0 for value, before in zip(present, known.figures, strict=True)):
-                return known.answer
+                    abs(value - before) < 1.0 for value, before in zip(present, standing.figures, strict=True)):
+                return standing.answer
         answer = make()
         rests_on = figures(answer)
         if rests_on is not None:

@@ -44,11 +44,12 @@ def check_ports(draft: Draft, problems: Problems) -> None:
 
 def _check_side(task: DraftTask, side: str, outside: list[DraftStream], problems: Problems) -> None:
     inside = [(way, way.path.ports.get(side, []) if way.path else []) for way in task.alternates.values()]
-    if not any(side in stream.ports for streams in (outside, *(each for _, each in inside)) for stream in streams):
+    if not any(side in stream.ports for streams in (outside, *(inner for _, inner in inside)) for stream in streams):
         return
     names = {stream.ports[side].value: stream for stream in outside if side in stream.ports}
     verb = "enters" if side == INPUT else "leaves"
-    for streams, within in ((outside, problems), *((own, problems.within(way.where, task.id)) for way, own in inside)):
+    for streams, within in (
+            (outside, problems), *((inner, problems.within(way.where, task.id)) for way, inner in inside)):
         for stream in streams:
             if side not in stream.ports:
                 within.add(
@@ -57,10 +58,10 @@ def _check_side(task: DraftTask, side: str, outside: list[DraftStream], problems
     by_path = {
         way.alternate: {stream.ports[side].value: stream.ports[side] for stream in streams if side in stream.ports}
         for way, streams in inside if way.path is not None}
-    known = {name for own in by_path.values() for name in own}
-    unknown = [name for name in names if name not in known] if len(by_path) == len(inside) else []
+    names_inside = {name for inner_ports in by_path.values() for name in inner_ports}
+    unknown = [name for name in names if name not in names_inside] if len(by_path) == len(inside) else []
     for name in unknown:
-        near = problems.nearest(name, known)
+        near = problems.nearest(name, names_inside)
         problems.add(
             "unknown_port", names[name].ports[side].position, f"No path of {task.id} has an {side} {shown(name)}.",
             f"Did you mean {near}?" if near else f"Let a stream of a path name this {side}.", task_id=task.id)
@@ -71,13 +72,13 @@ def _check_side(task: DraftTask, side: str, outside: list[DraftStream], problems
                 "missing_port", way.position, f"It has no {side} with a name, which streams around {task.id} have.",
                 f"Let it be a path: give it tasks, and streams with {side}.", task_id=task.id)
             continue
-        own = by_path[way.alternate]
-        missing = [name for name in names if name not in own] if side == OUTPUT else []
+        ports = by_path[way.alternate]
+        missing = [name for name in names if name not in ports] if side == OUTPUT else []
         if missing:
             within.add(
                 "missing_port", way.position, f"Nothing leaves by the output {listed(missing, ', ')}.",
                 "All alternates have the same outputs: let a stream of this path go to each.", task_id=task.id)
-        for name, node in own.items():
+        for name, node in ports.items():
             if name not in names:
                 near = problems.nearest(name, names)
                 within.add(

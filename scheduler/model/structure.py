@@ -59,10 +59,10 @@ def _report(error: jsonschema.ValidationError, root: DocumentNode, problems: Pro
         case "required":
             message, remedy = f"The {title} needs {error.message}.", f"Add {error.message}."
         case "additionalProperties":
-            key, known = error.message, schema["properties"]
-            position, near = node.keys[key], problems.nearest(key, known)
+            key, properties = error.message, schema["properties"]
+            position, near = node.keys[key], problems.nearest(key, properties)
             message = f"A {title} has no key {shown(key) or 'without a name'}."
-            remedy = f"Did you mean {near}?" if near else f"It has {', '.join(known)}."
+            remedy = f"Did you mean {near}?" if near else f"It has {', '.join(properties)}."
         case "enum":
             message = f"The {title} is {_described(value)}."
             remedy = f"Write {' or '.join(limit)}. {schema['description']}"

@@ -51,5 +51,5 @@ def _family(unit: str) -> dict[str, Fraction]:
     for sizes in FAMILIES.values():
         if unit in sizes:
             return sizes
-    known = ", ".join(name for sizes in FAMILIES.values() for name in sizes)
-    raise ValueError(f"{unit!r} is no unit; there are {known}")
+    names = ", ".join(name for sizes in FAMILIES.values() for name in sizes)
+    raise ValueError(f"{unit!r} is no unit; there are {names}")

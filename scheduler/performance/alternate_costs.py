@@ -55,7 +55,7 @@ def switched_cost(
     working = [task_id for task_id in chosen if task_id in estate.fragments[estate.places[task_id][0]].active_tasks]
     for task_id in working:
         task = estate.tasks[task_id]
-        expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
+        expect(prices.meters, (meter_key(task_id, way.name) for way in alternates_in(task.type, task.config)))
     here: dict[str, Any] = {"task_types": task_types, "prices": prices}
     now = AlternatesAtWork(estate, **here)
     on_now = {task_id: now.alternate(estate.tasks[task_id]) for task_id in chosen}
@@ -63,7 +63,7 @@ def switched_cost(
     costs = [
         [running_cost(estate, task_id, at_work=then, **here).figure for task_id in working] for then in at_work]
     readers = dict.fromkeys(reader for task_id in working for reader in _working_behind(estate, task_id))
-    for reader, cost in running_costs(estate, [each for each in readers if each not in chosen], **here).items():
+    for reader, cost in running_costs(estate, [reader for reader in readers if reader not in chosen], **here).items():
         before, after = (then.times_rate(reader) for then in at_work)
         costs[0].append(cost.figure)
         costs[1].append(cost.at_times(after / before) if before else cost.figure)
@@ -94,16 +94,16 @@ def alternate_figures(
     another task."""
     task = estate.tasks[task_id]
     alternates = alternates_in(task.type, task.config)
-    expect(prices.meters, (meter_key(task_id, each.name) for each in alternates))
-    numbers = [each.value for each in alternates if not isinstance(each.value, str)]
+    expect(prices.meters, (meter_key(task_id, way.name) for way in alternates))
+    numbers = [way.value for way in alternates if not isinstance(way.value, str)]
     on = AlternatesAtWork(estate, task_types=task_types, prices=prices).alternate(task)
     figures = []
-    for each in alternates:
-        at_work = AlternatesAtWork(estate, task_types=task_types, prices=prices, on={task_id: each.name})
+    for way in alternates:
+        at_work = AlternatesAtWork(estate, task_types=task_types, prices=prices, on={task_id: way.name})
         cost = running_cost(estate, task_id, task_types=task_types, prices=prices, at_work=at_work)
-        selectivity, is_measured = at_work.selectivity(task, each.name)
+        selectivity, is_measured = at_work.selectivity(task, way.name)
         figures.append(AlternateFigures(
-            each.name, each.name == on, _worth(each, numbers), _event_s(task, cost, at_work), selectivity, is_measured,
+            way.name, way.name == on, _worth(way, numbers), _event_s(task, cost, at_work), selectivity, is_measured,
             cost.figure))
     return tuple(figures)
 

@@ -75,26 +75,26 @@ def grown(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict
         Growth by slot of ``after``. Counters of a slot that is new or was started anew, and any that went backwards,
         count from zero: what an old process used after its last reading is not known and is charged to nobody.
     """
-    known: dict[str, Mapping[str, int]] = {}
+    by_query: dict[str, Mapping[str, int]] = {}
     channels: dict[str, int] = {}
     for counters in before.values():
         for query, counts in counters.queries.items():
-            known[query] = {**known.get(query, {}), **counts}
+            by_query[query] = {**by_query.get(query, {}), **counts}
             for name, count in counts.items():
                 if name.startswith(CHANNEL):
                     channels[name] = max(count, channels.get(name, 0))
-    return {slot: _slot_growth(before.get(slot), counters, known, channels) for slot, counters in after.items()}
+    return {slot: _slot_growth(before.get(slot), counters, by_query, channels) for slot, counters in after.items()}
 
 
 def _slot_growth(
-    before: Counters | None, after: Counters, known: Mapping[str, Mapping[str, int]], channels: Mapping[str, int]
+    before: Counters | None, after: Counters, by_query: Mapping[str, Mapping[str, int]], channels: Mapping[str, int]
 ) -> Counters:
     old = before if before is not None and before.since_ms == after.since_ms else Counters(after.since_ms, 0, 0)
 
     def last(query: str, name: str) -> int:
         if name in OF_THE_SLOT:
             return old.queries.get(query, {}).get(name, 0)
-        return channels.get(name, 0) if name.startswith(CHANNEL) else known.get(query, {}).get(name, 0)
+        return channels.get(name, 0) if name.startswith(CHANNEL) else by_query.get(query, {}).get(name, 0)
 
     return Counters(
         since_ms=after.since_ms,

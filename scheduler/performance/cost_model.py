@@ -89,11 +89,11 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     .. [1] Hoerl and Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", 1970.
     .. [2] Huber, "Robust Estimation of a Location Parameter", 1964.
     """
-    known = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
-    if not known:
+    slots = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
+    if not slots:
         return None
-    opened = [slot for slot in known if slot.has_open_batches]
-    groups = [slot for slot in known if not slot.has_open_batches] or opened
+    opened = [slot for slot in slots if slot.has_open_batches]
+    groups = [slot for slot in slots if not slot.has_open_batches] or opened
     types = sorted(frozenset().union(*(slot.types for slot in groups)))
     figures = _Figures(types, task_types)
     scale, factors = _fit(figures, groups)
@@ -163,12 +163,12 @@ def _grouped(seen: Iterable[SlotSeen]) -> list[SlotSeen]:
 def _added(newer: SlotSeen, slot: SlotSeen) -> SlotSeen:
     queries: dict[str, QuerySeen] = {query.id: query for query in newer.queries}
     for query in slot.queries:
-        known = queries[query.id]
-        if [name for name, _ in known.tasks] != [name for name, _ in query.tasks]:
+        older = queries[query.id]
+        if [name for name, _ in older.tasks] != [name for name, _ in query.tasks]:
             return newer  # its tail was closed or opened since
-        tasks = tuple((name, events + more) for (name, events), (_, more) in zip(known.tasks, query.tasks, strict=True))
-        groups = None if query.groups is None else (known.groups or 0.0) + query.groups
-        queries[query.id] = QuerySeen(query.id, known.batches + query.batches, tasks, groups)
+        tasks = tuple((name, events + more) for (name, events), (_, more) in zip(older.tasks, query.tasks, strict=True))
+        groups = None if query.groups is None else (older.groups or 0.0) + query.groups
+        queries[query.id] = QuerySeen(query.id, older.batches + query.batches, tasks, groups)
     return SlotSeen(newer.seconds + slot.seconds, newer.cpu_us + slot.cpu_us, tuple(queries.values()))
 
 

@@ -33,16 +33,16 @@ def elastic_dataflow(
     at_work = AlternatesAtWork(estate, task_types=task_types, prices=prices)
     tasks: dict[str, dict[str, Alternate]] = {}
     for task, running in submitted.running.items():
-        own = estate.tasks[running]
-        if is_dynamic(own.type):
+        running_task = estate.tasks[running]
+        if is_dynamic(running_task.type):
             tasks[task] = {figure.name: Alternate(
                 figure.name, max(LEAST, 1.0 if figure.worth is None else figure.worth), max(LEAST, figure.event_s),
                 max(LEAST, figure.selectivity))
                 for figure in alternate_figures(estate, running, task_types=task_types, prices=prices)}
             continue
-        steps = at_work.steps(own)
-        declared = task_types[own.type].selectivity if own.type in task_types else 1.0
-        out = 1.0 if not own.parents else (selectivity or {}).get(running, declared)
+        steps = at_work.steps(running_task)
+        declared = task_types[running_task.type].selectivity if running_task.type in task_types else 1.0
+        out = 1.0 if not running_task.parents else (selectivity or {}).get(running, declared)
         tasks[task] = {"as it is": Alternate(
             "as it is", 1.0, max(LEAST, prices.costs.steps_event_us(steps) / MICROSECONDS_PER_S), max(LEAST, out))}
     streams = tuple((names[parent], task) for task, running in submitted.running.items()

@@ -264,13 +264,13 @@ def _out_of_time(
     by_threads: Mapping[int, Tried], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
 ) -> SweepResult:
     """What is known when the budget is spent: of a thread count under way its best stable trial."""
-    known = dict(peaks)
+    best = dict(peaks)
     for threads, tried in by_threads.items():
         stable = [trial for trials in tried.values() if (trial := _typical(trials, sweep))]
-        if threads not in known and stable:
-            known[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
+        if threads not in best and stable:
+            best[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
     why = f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:.0f} s are spent."
-    return _done(known, by_threads, sweep, why)
+    return _done(best, by_threads, sweep, why)
 
 
 def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:

@@ -118,10 +118,10 @@ def taken_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
 def promised_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
     """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
     loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
-    own, whole = promise.own_load_of(slot), promise.load_of(slot)
+    own_load, whole = promise.own_load_of(slot), promise.load_of(slot)
     return Load(
-        whole.cpu if None in [load.cpu for load in loads] else own.cpu,
-        whole.memory if None in [load.memory for load in loads] else own.memory)
+        whole.cpu if None in [load.cpu for load in loads] else own_load.cpu,
+        whole.memory if None in [load.memory for load in loads] else own_load.memory)
 
 
 def over(measured: float, promised: float) -> bool:
@@ -182,8 +182,8 @@ def _limit(promise: Promise, seen: DataflowSeen) -> MissReason:
     limiting = _limiting(promise, seen)
     if limiting:
         return _of_bundle(promise, seen, max(limiting, key=lambda bundle: _use(bundle, seen)))
-    own = {bundle.id for bundle in promise.bundles}
-    held = next((bundle for bundle in promise.bundles if not own.issuperset(_seen(bundle, seen).waits_for)), None)
+    ids = {bundle.id for bundle in promise.bundles}
+    held = next((bundle for bundle in promise.bundles if not ids.issuperset(_seen(bundle, seen).waits_for)), None)
     if held is not None:
         return MissReason("others", (
             f"{held.task} waits for a query of another dataflow that reads its output and falls behind"), "wait",
@@ -215,19 +215,22 @@ def _of_bundle(promise: Promise, seen: DataflowSeen, bundle: BundlePromise) -> M
 
 def _beyond(promise: Promise, seen: DataflowSeen, slot: str, what: What) -> MissReason:
     """Why a slot takes more CPU or memory than was predicted, or all that there is."""
-    own = promise.on_slots.get(slot, ())
-    loads = [_of(_seen(bundle, seen).load, what) for bundle in own]
+    bundles = promise.on_slots.get(slot, ())
+    loads = [_of(_seen(bundle, seen).load, what) for bundle in bundles]
     if None in loads:
         return MissReason("others", "the use of each single query was not measured", "slots")
     measured = sum(load or 0.0 for load in loads)
-    promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in own]
+    promised = [bundle.cpu if what == "CPU" else bundle.memory for bundle in bundles]
     # By the profiles, at the rates that came.
     expected = [
-        _expected(bundle, seen, load, taken or 0.0) for bundle, load, taken in zip(own, promised, loads, strict=True)]
+        _expected(bundle, seen, load, taken or 0.0)
+        for bundle, load, taken in zip(bundles, promised, loads, strict=True)]
     if over(measured, sum(expected)):
-        return _of_mixed(promise, seen, slot, what) if slot in seen.mixed else _of_own(own, seen, measured, expected)
+        if slot in seen.mixed:
+            return _of_mixed(promise, seen, slot, what)
+        return _of_own(bundles, seen, measured, expected)
     if over(measured, sum(promised)):
-        most = max(zip(expected, promised, own, strict=True), key=lambda use: use[0] - use[1])[2]
+        most = max(zip(expected, promised, bundles, strict=True), key=lambda use: use[0] - use[1])[2]
         return MissReason("more", (
             f"{most.task} gets {_rate(_seen(most, seen))} instead of {most.rate_per_s:.4g}"), "compare", most.task)
     return MissReason(
@@ -243,14 +246,16 @@ def _of_mixed(promise: Promise, seen: DataflowSeen, slot: str, what: What) -> Mi
         "expected; others' are among them, and on a shared slot the use of each query is not measured"), "slots")
 
 
-def _of_own(own: Sequence[BundlePromise], seen: DataflowSeen, measured: float, expected: Sequence[float]) -> MissReason:
+def _of_own(
+    bundles: Sequence[BundlePromise], seen: DataflowSeen, measured: float, expected: Sequence[float]
+) -> MissReason:
     """Own queries take more than their profiles say: the one, or several together, of which one is to take most."""
-    most = max(zip(expected, own, strict=True), key=lambda use: use[0])[1]
-    if len(own) == 1:
+    most = max(zip(expected, bundles, strict=True), key=lambda use: use[0])[1]
+    if len(bundles) == 1:
         return MissReason("drift", (
             f"{most.task} uses {measured:.0%} of it at {_rate(_seen(most, seen))}, where its profile says "
             f"{expected[0]:.0%}"), "measure", most.task)
-    tasks = _listed(list(dict.fromkeys(bundle.task for bundle in own)))
+    tasks = _listed(list(dict.fromkeys(bundle.task for bundle in bundles)))
     of_all = f"the queries of {tasks} use {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
     return MissReason("together", (
         f"{of_all} at these rates; on a shared slot the use of each query is not measured, {most.task} is expected "

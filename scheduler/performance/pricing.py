@@ -54,7 +54,7 @@ def cores_at_work(
 
 def cores_of_steps(steps: Iterable[tuple[TaskType, float]], rate_per_s: float, *, prices: Prices) -> float:
     """CPU cores that types are expected to take, each with its share of a rate."""
-    return sum(cores_at(each, rate_per_s * share, prices=prices) for each, share in steps)
+    return sum(cores_at(step, rate_per_s * share, prices=prices) for step, share in steps)
 
 
 def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, prices: Prices) -> dict[str, float]:

@@ -48,8 +48,8 @@ def input_rates_per_s(
     for task_id in TopologicalSorter(parents).static_order():
         task_type = task_types[tasks[task_id].type]
         if task_type.kind == "source":
-            own = source_rate_per_s(dataflow, tasks[task_id], task_type) if source_rate is None else source_rate
-            rates[task_id] = own
+            rate_per_s = source_rate_per_s(dataflow, tasks[task_id], task_type) if source_rate is None else source_rate
+            rates[task_id] = rate_per_s
             continue
         rates[task_id] = 0.0
         for parent in parents[task_id]:

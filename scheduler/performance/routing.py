@@ -64,18 +64,18 @@ def route(
     """
     crowded = crowded_slots(placement, threads or {})
     # By number of threads: many bundles of a task have the same.
-    known = {
+    by_count = {
         task: {threads: profiles[task].estimate(threads) for threads in set(counts.values())}
         for task, counts in placement.counts.items()}
     estimates = {
-        task: {position: known[task][threads] for position, threads in counts.items()}
+        task: {position: by_count[task][threads] for position, threads in counts.items()}
         for task, counts in placement.counts.items()}
     demands = {
         task: {
             threads: SlotDemand.of(estimate.point, static=profiles[task].static)
             for threads, estimate in by_threads.items()
         }
-        for task, by_threads in known.items()
+        for task, by_threads in by_count.items()
     }
     if routing == "shuffle":
         candidates = [_even(placement)]

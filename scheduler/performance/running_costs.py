@@ -114,15 +114,15 @@ def running_cost(
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
     paced = replace(prices, trigger_ms=prices.paces_ms.get(fragment.id, prices.trigger_ms))
     steps, rate_per_s = at_work.steps(task), at_work.rate_per_s(task)
-    own, for_events = task.cores, 0.0  # of an older version, or without its type: as it was expected when it started
+    cores, for_events = task.cores, 0.0  # of an older version, or without its type: as it was expected when it started
     if rate_per_s is not None and steps:
-        own = cores_of_steps(steps, rate_per_s, prices=paced)
-        for_events = min(own, rate_per_s * prices.costs.steps_event_us(steps) / MICROSECONDS_PER_S)
+        cores = cores_of_steps(steps, rate_per_s, prices=paced)
+        for_events = min(cores, rate_per_s * prices.costs.steps_event_us(steps) / MICROSECONDS_PER_S)
     sharing = set(fragment.active_tasks)
     if task_id not in sharing:
         sharing |= {task_id, *beside} & {task_id, *fragment.kept_tasks}
     of_query = len(fragment.queries) * charged_query_cores(paced) / len(sharing)
-    whole = own + of_query
+    whole = cores + of_query
     estimate = estimated_cost(whole, prices=prices, core_hour=prices.slot_hour(node_of(fragment.slot)))
     meter = prices.meters.get(at_work.meter_key(task))
     return RunningCost(

@@ -73,9 +73,9 @@ class EstateFlow:
         """A task as it is done now: of a dynamic one by the alternate that is on."""
         running = self.estate.tasks[task]
         chosen = self.estate.settings.get(self.estate.places[task][0], USUAL).alternates.get(task)
-        own = on_in(running.type, running.config, chosen) if is_dynamic(running.type) else ""
-        steps = types_at_work(running.type, running.config, self.task_types, on=own)
-        declared = selectivity_at_work(running.type, running.config, self.task_types, on=own)
+        on = on_in(running.type, running.config, chosen) if is_dynamic(running.type) else ""
+        steps = types_at_work(running.type, running.config, self.task_types, on=on)
+        declared = selectivity_at_work(running.type, running.config, self.task_types, on=on)
         events_out = self.selectivity.get(task, declared if running.parents else 1.0)
         return Alternate(_ONLY, 1.0, max(LEAST, self.costs.steps_event_us(steps) / 1e6), max(LEAST, events_out))
 
@@ -171,7 +171,7 @@ class EstateFlow:
         for slot, queries in parts.items():
             left_cores = 1.0 - self.costs.slot_cores - taken[slot]
             wanted = self._wanted(queries, conditions, asked_per_s)
-            totals = {name: sum(own.values()) for name, own in wanted.items()}
+            totals = {name: sum(cores.values()) for name, cores in wanted.items()}
             is_short = is_short or sum(totals.values()) > left_cores
             for name, cores in shared_out(totals, left_cores).items():
                 for task, asked_cores in wanted[name].items():
@@ -184,10 +184,10 @@ class EstateFlow:
         """Cores that the tasks of a slot's queries need for what comes and what waits, by query and task."""
         wanted: dict[str, dict[str, float]] = {}
         for name, part in queries:
-            own = wanted.setdefault(name, {})
+            by_task = wanted.setdefault(name, {})
             for task in self._working[name].active_tasks:
                 events = asked_per_s.get(task, 0.0) + conditions.waiting.get(task, 0.0) / conditions.seconds
-                own[task] = own.get(task, 0.0) + part * max(LEAST, events * self.event_s(task))
+                by_task[task] = by_task.get(task, 0.0) + part * max(LEAST, events * self.event_s(task))
         return wanted
 
 
@@ -204,8 +204,8 @@ def shared_out(wanted: Mapping[str, float], cores: float) -> dict[str, float]:
     """
     total = sum(wanted.values())
     if total <= cores:
-        return {name: own * cores / total for name, own in wanted.items()}
+        return {name: wanted_cores * cores / total for name, wanted_cores in wanted.items()}
     shares: dict[str, float] = {}
-    for number, name in enumerate(sorted(wanted, key=lambda each: wanted[each])):
+    for number, name in enumerate(sorted(wanted, key=lambda query: wanted[query])):
         shares[name] = min(wanted[name], (cores - sum(shares.values())) / (len(wanted) - number))
     return shares

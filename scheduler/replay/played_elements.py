@@ -10,12 +10,12 @@ from scheduler.model.estate import Estate
 
 def played_elements(estate: Estate) -> dict[str, AdaptedElement]:
     """Tasks whose policy names controllers: nobody holds them, and alternates without a guard are allowed."""
-    return {task: _element(each) for task, each in elements_of(estate, CONTROLLERS).items()}
+    return {task: _element(element) for task, element in elements_of(estate, CONTROLLERS).items()}
 
 
 def _element(switched: SwitchedTask) -> AdaptedElement:
     element = switched.policy.element(switched.task, switched.alternates)
     return AdaptedElement(
-        switched, frozenset(each.name for each in element.alternates if not each.guard.strip()),
-        {each.name: each.value for each in element.alternates if isinstance(each.value, int | float)},
+        switched, frozenset(way.name for way in element.alternates if not way.guard.strip()),
+        {way.name: way.value for way in element.alternates if isinstance(way.value, int | float)},
         f"{switched.warming} warms up" if switched.warming else "")

@@ -93,7 +93,7 @@ class PlayedProfiles:
 
     def where_measured(self, identity: str, estate: Estate) -> tuple[str, str]:
         """A slot on which nothing runs and no trial does, of a node of its class; or why on none."""
-        profile = next(each for each in self.in_use.values() if each.used.id == identity)
+        profile = next(used for used in self.in_use.values() if used.used.id == identity)
         if profile.why_not:
             return "", profile.why_not
         if profile.used.kind in self.measured_on.values():

@@ -152,10 +152,10 @@ class PlayedWorld:
         queries = queries_of(
             estate, task_types=setup.task_types, costs=setup.costs, rates=MeasuredRates(into, out_per_s),
             intervals=setup.intervals, seen={}, trigger_ms=intervals_ms)
-        wants = wants_of(estate, {name: own for name, own in setup.limits.items() if name in estate.submitted})
+        wants = wants_of(estate, {name: limits for name, limits in setup.limits.items() if name in estate.submitted})
         refusals = {name: self._refusal(name) for name in queries.costs if not estate.fragments[name].divided}
         limits = [want for _, want in wants.values()]
-        opened = frozenset(name for name, own in estate.settings.items() if own.real_time)
+        opened = frozenset(name for name, settings in estate.settings.items() if settings.real_time)
         was_open = frozenset() if before is None else before.chosen.open
         chosen = keep_modes(queries, limits, opened, before=was_open)
         _, wanted = choose_freely(chosen, queries, limits, refusals)
@@ -234,7 +234,7 @@ class PlayedWorld:
         nodes: dict[str, dict[str, SlotReport]] = {}
         for slot, queries in slots.items():
             nodes.setdefault(Slot.of(slot).node, {})[slot] = SlotReport(fragments=queries)
-        return Reports({node: NodeReport(node, slots=own) for node, own in nodes.items()})
+        return Reports({node: NodeReport(node, slots=slots) for node, slots in nodes.items()})
 
     @property
     def task_types(self) -> TaskTypes:

@@ -164,10 +164,10 @@ class Replayed:
 
     def missed(self, limit: LimitName) -> float:
         """In which part of the time a limit was missed."""
-        known = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
-        return float((known > TOLERATED * self.limit_s[limit]).mean()) if len(known) else 0.0
+        measured = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
+        return float((measured > TOLERATED * self.limit_s[limit]).mean()) if len(measured) else 0.0
 
     def middle_s(self, limit: LimitName) -> float | None:
         """The median latency of a limit; None where its dataflow rested all the time."""
-        known = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
-        return float(median(known)) if len(known) else None
+        measured = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
+        return float(median(measured)) if len(measured) else None

@@ -44,4 +44,4 @@ class SlowChains:
             slow_task(estate.fragments[name], self._latency_ms[name], least_ms=2000 * self.usual_interval_s)
             for name, since_s in self._since_s.items()
             if now_s - since_s >= self.hold_s and name in estate.fragments]
-        return [each for each in slow if each is not None]
+        return [task for task in slow if task is not None]

@@ -65,15 +65,15 @@ def waking(estate: EstateView, task_ids: Iterable[str]) -> tuple[frozenset[str],
     return resting, queries_begun(adjust(estate, dict.fromkeys(resting, "works"))) if resting else 0
 
 
-def crowding_note(estate: EstateView, change: FragmentChange, *, own: Iterable[str]) -> str:
+def crowding_note(estate: EstateView, change: FragmentChange, *, tasks: Iterable[str]) -> str:
     """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
-    meanwhile; empty where there are none. ``own`` are the running tasks of the dataflow that is planned for."""
+    meanwhile; empty where there are none. ``tasks`` are the running tasks of the dataflow that is planned for."""
     slots = {
         bundle.slot for fragment_id, fragment in change.after.items() for bundle in fragment.queries
         if not fragment.paused and fragment_id in change.before and change.before[fragment_id].paused}
     if not slots:
         return ""
-    ours = {estate.places[task_id][0] for task_id in own}
+    ours = {estate.places[task_id][0] for task_id in tasks}
     others = [fragment for fragment in estate.divided_on(slots) if fragment.id not in ours]
     taken = sorted({bundle.slot for fragment in others for bundle in fragment.bundles} & slots)
     if not taken:

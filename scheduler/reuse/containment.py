@@ -133,13 +133,14 @@ class _Rewriting:
         above = [self.ids[parent] for parent in parents]
         joining = self._fingerprint(task.type, config, [self.joining[parent] for parent in parents])
         anew = bool(self.fresh_for) and task_type.stateful
-        own = self._fingerprint(task.type, config, above, self.fresh_for if anew and joining in self.running else "")
-        may = above and own not in self.running and not anew
+        identity = self._fingerprint(
+            task.type, config, above, self.fresh_for if anew and joining in self.running else "")
+        may = above and identity not in self.running and not anew
         if may and all(parent in self.running for parent in above):
             best = self._best(task.type, config, above)
             if best is not None:
-                own = joining = self._refine(task, parents, *best)
-        self._hold(task_id, own, joining)
+                identity = joining = self._refine(task, parents, *best)
+        self._hold(task_id, identity, joining)
 
     def outcome(self) -> Contained:
         if not self.refinements:
@@ -182,10 +183,10 @@ class _Rewriting:
         self, wider: RunningTask, type_name: str, config: Mapping[str, Any], above: Sequence[str]
     ) -> Refined | None:
         """The task that makes of a wider task's stream what one of this type and config makes of what both read."""
-        def of_alternate(name: str, own: Mapping[str, Any]) -> Refined | None:
-            if self._fingerprint(name, own, above) == wider.id:
+        def of_alternate(name: str, stated: Mapping[str, Any]) -> Refined | None:
+            if self._fingerprint(name, stated, above) == wider.id:
                 return Refined(PASSES, {})
-            return self._narrowed(wider, name, own)
+            return self._narrowed(wider, name, stated)
 
         if type_name == DYNAMIC:
             return refined_alternates(config, of_alternate, task_types=self.task_types)
@@ -203,7 +204,7 @@ class _Rewriting:
             return False
         return wider.id in self.holders or self.works(wider.id)
 
-    def _refine(self, task: Task, parents: Sequence[str], wider: RunningTask, refined: Refined, own: str) -> str:
+    def _refine(self, task: Task, parents: Sequence[str], wider: RunningTask, refined: Refined, identity: str) -> str:
         holder = self.holders.get(wider.id)
         reads = {parent: self.streams.pop((parent, task.id)) for parent in parents}
         if holder is None:
@@ -216,7 +217,7 @@ class _Rewriting:
         self._keep_rates(task, self.task_types[wider.type].selectivity)
         self.tasks[task.id] = Task(task.id, refined.type, refined.config, task.chain)
         self.refinements.append(Refinement(task=task.id, wider=holder, running=wider.id))
-        return own
+        return identity
 
     def _keep_rates(self, task: Task, selectivity: float) -> None:
         """What leaves the task is what would have left it: the wider task has taken its part out already."""

@@ -147,16 +147,16 @@ def _shared_out(
     # CPU and what it costs follow batches; memory, traffic and disk, and what these cost, do not.
     work, even = whole.pays, whole.pays.share_out([1] * len(users))
     of_cpu, of_cost, of_batches = batches.share, batches.share * cpu_part_of_cost, batches.of_batches(users)
-    pays = [replace(own, cpu_us=cpu_us, cost_nanos=cost_nanos) for own, cpu_us, cost_nanos in zip(
+    pays = [replace(even_share, cpu_us=cpu_us, cost_nanos=cost_nanos) for even_share, cpu_us, cost_nanos in zip(
         even, share_out(work.cpu_us, _weights(of_batches, of_cpu)),
         share_out(work.cost_nanos, _weights(of_batches, of_cost)), strict=True)]
     alone = [replace(work, cpu_us=_of(work.cpu_us, cpu), cost_nanos=_of(work.cost_nanos, cost)) for cpu, cost in zip(
         batches.alone(users, of_cpu), batches.alone(users, of_cost), strict=True)]
     took = (work.cpu_us * of_cpu, work.cost_nanos * of_cost)
-    paid = [_part_of(took, part, own) for part, own in zip(of_batches, pays, strict=True)]
+    paid = [_part_of(took, part, paying) for part, paying in zip(of_batches, pays, strict=True)]
     limits = batches.for_limits(users)
     for_limit = [None] * len(users) if limits is None else [
-        _part_of(took, part, own) for part, own in zip(limits, paid, strict=True)]
+        _part_of(took, part, paying) for part, paying in zip(limits, paid, strict=True)]
     return [
         BillShare(user, whole.since_ms, whole.until_ms, len(users), *amounts)
         for user, *amounts in zip(users, pays, alone, paid, for_limit, strict=True)]

@@ -121,8 +121,8 @@ def divided_anew(
     if (whole or not divide) and any(match.bundle is None for match in matches):
         raise cannot_leave(task, fragment.slot)
     matched = {match.bundle.id for match in matches if match.bundle}
-    own = working_bundles(fragment)
-    leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in matched]
+    working = working_bundles(fragment)
+    leaving = [replace(bundle, weight=0.0) for bundle in working if bundle.id not in matched]
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
     bundles = [_bundle_of(match, ids, hands_over=hands_over and fragment.divided) for match in matches]
     pairs = [(match.bundle, bundle) for match, bundle in zip(matches, bundles, strict=True)]
@@ -131,7 +131,7 @@ def divided_anew(
     heirs = [bundle.id for old, bundle in pairs if old and old.id != bundle.id]
     rerouted = divide and (
         not fragment.divided
-        or {bundle.part: bundle.weight for bundle in bundles} != {bundle.part: bundle.weight for bundle in own}
+        or {bundle.part: bundle.weight for bundle in bundles} != {bundle.part: bundle.weight for bundle in working}
     )
 
     def step(kind: StepKind, bundle: str | None) -> Step:
@@ -165,27 +165,27 @@ def keys_divided_anew(
     works_on : bool
         Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
     """
-    own = working_bundles(fragment)
+    bundles_now = working_bundles(fragment)
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
-    stays = fragment.divided_by_key and is_cut_so(parts, own)
-    homes = _homes(parts, own) if stays else []
+    stays = fragment.divided_by_key and is_cut_so(parts, bundles_now)
+    homes = _homes(parts, bundles_now) if stays else []
     near_of = str if is_changing_hands(fragment) else node_of  # who has not begun has nothing to hand over
     stays = stays and all(
-        near_of(part.slot) == near_of(bundle.slot) for part, bundle in zip(homes, own, strict=True))
+        near_of(part.slot) == near_of(bundle.slot) for part, bundle in zip(homes, bundles_now, strict=True))
     leaving: list[RunningBundle] = []
     if stays:
         bundles = [
             bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
-            for part, bundle in zip(homes, own, strict=True)]
+            for part, bundle in zip(homes, bundles_now, strict=True)]
     else:
-        bundles = _with_keys_of(own, parts, ids, works_on=works_on and not is_changing_hands(fragment))
+        bundles = _with_keys_of(bundles_now, parts, ids, works_on=works_on and not is_changing_hands(fragment))
         working = {bundle.id for bundle in bundles}
-        leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in working]
+        leaving = [replace(bundle, weight=0.0) for bundle in bundles_now if bundle.id not in working]
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
 
-    before = {bundle.id for bundle in own}
+    before = {bundle.id for bundle in bundles_now}
     heirs = [bundle.id for bundle in bundles if bundle.id not in before]
     steps = (
         *(step(HAND_OVER_BUNDLE if stays else TAKE_KEYS, heir) for heir in heirs),
@@ -196,16 +196,16 @@ def keys_divided_anew(
 
 
 def _with_keys_of(
-    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], ids: Iterator[str], *, works_on: bool
+    bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle], ids: Iterator[str], *, works_on: bool
 ) -> list[RunningBundle]:
     """Bundles that have these parts of the ring: those before that work on, and new ones with the keys of others.
     Nobody works on (``works_on``) whose keys may still be on their way to it."""
     pieces = {
         bundle.id: [KeyPiece(first, size, bundle.id) for first, size in bundle.key_ranges or ((0, KEY_GROUPS),)]
-        for bundle in own}
-    working = own if works_on else ()
+        for bundle in bundles_now}
+    working = bundles_now if works_on else ()
     hands = _named_pieces(working, parts, pieces) if all(part.key_ranges for part in parts) else _sized_pieces(
-        own, parts, pieces, _standing(working, parts))
+        bundles_now, parts, pieces, _standing(working, parts))
     bundles = []
     for place, part in enumerate(parts):
         bundle, has = hands[place]
@@ -224,11 +224,11 @@ Hands = dict[int, tuple[RunningBundle | None, list[KeyPiece]]]  # by place: who 
 
 
 def _named_pieces(
-    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]]
+    bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]]
 ) -> Hands:
     """Where parts name their ranges: a bundle works on that has all of its slot's part."""
     hands: Hands = {}
-    every, free = [piece for own_pieces in pieces.values() for piece in own_pieces], list(own)
+    every, free = [piece for own_pieces in pieces.values() for piece in own_pieces], list(bundles_now)
     for place, part in enumerate(parts):
         bundle = next((bundle for bundle in free if bundle.key_ranges and bundle.slot == part.slot and sum(
             piece.size for piece in within(pieces[bundle.id], part.key_ranges)) == part.key_groups), None)
@@ -238,14 +238,14 @@ def _named_pieces(
 
 
 def _sized_pieces(
-    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]],
+    bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]],
     stands: Mapping[int, RunningBundle],
 ) -> Hands:
     """Where parts have a size alone: a bundle works on whose slot has a part that is no larger. The heir of one that
     grows takes all that it had, and new bundles what others give away."""
     hands: Hands = {}
     grows = {place: bundle for place, bundle in stands.items() if parts[place].key_groups > bundle.key_groups}
-    given = {bundle.id: list(pieces[bundle.id]) for bundle in own if bundle not in grows.values()}
+    given = {bundle.id: list(pieces[bundle.id]) for bundle in bundles_now if bundle not in grows.values()}
     for place, bundle in stands.items():
         if place not in grows:
             stay, given[bundle.id] = cut_off(pieces[bundle.id], parts[place].key_groups)
@@ -259,9 +259,9 @@ def _sized_pieces(
     return hands
 
 
-def _standing(own: Sequence[RunningBundle], parts: Sequence[WantedBundle]) -> dict[int, RunningBundle]:
+def _standing(bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle]) -> dict[int, RunningBundle]:
     """The bundle that has a part's slot already, by the part's place: the largest part there to the largest bundle."""
-    free = sorted((bundle for bundle in own if bundle.key_ranges), key=lambda bundle: -bundle.key_groups)
+    free = sorted((bundle for bundle in bundles_now if bundle.key_ranges), key=lambda bundle: -bundle.key_groups)
     stands: dict[int, RunningBundle] = {}
     for place in sorted(range(len(parts)), key=lambda place: -parts[place].key_groups):
         bundle = next((bundle for bundle in free if bundle.slot == parts[place].slot), None)
@@ -271,9 +271,9 @@ def _standing(own: Sequence[RunningBundle], parts: Sequence[WantedBundle]) -> di
     return stands
 
 
-def is_cut_so(parts: Iterable[WantedBundle], own: Iterable[RunningBundle]) -> bool:
+def is_cut_so(parts: Iterable[WantedBundle], bundles_now: Iterable[RunningBundle]) -> bool:
     """Whether bundles have the ranges of these parts, or ranges as large where parts name none, whoever has which."""
-    wanted, bundles = list(parts), list(own)
+    wanted, bundles = list(parts), list(bundles_now)
     measure = attrgetter("key_ranges" if all(part.key_ranges for part in wanted) else "key_groups")
     return sorted(map(measure, wanted)) == sorted(map(measure, bundles))
 
@@ -297,24 +297,24 @@ def keyed_bundles(
     """New bundles that have these parts of the ring, one behind the other, and go on with the keys of others."""
     ranges = ranges_of([part.weight for part in parts])
     return [
-        RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(own,))
-        for part, own in zip(parts, ranges, strict=True)]
+        RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(key_range,))
+        for part, key_range in zip(parts, ranges, strict=True)]
 
 
-def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[WantedBundle]:
+def _homes(parts: Sequence[WantedBundle], bundles_now: Sequence[RunningBundle]) -> list[WantedBundle]:
     """A part for each bundle that is as large: on its slot, else on its node, else anywhere."""
     left, homes = list(parts), {}
     for near in (
         lambda part, bundle: part.slot == bundle.slot,
         lambda part, bundle: node_of(part.slot) == node_of(bundle.slot), lambda part, bundle: True,
     ):
-        for bundle in own:
+        for bundle in bundles_now:
             near_part = None if bundle.id in homes else next(
                 (part for part in left if is_cut_so([part], [bundle]) and near(part, bundle)), None)
             if near_part is not None:
                 homes[bundle.id] = near_part
                 left.remove(near_part)
-    return [homes[bundle.id] for bundle in own]
+    return [homes[bundle.id] for bundle in bundles_now]
 
 
 def _bundle_of(match: _Match, ids: Iterator[str], *, hands_over: bool) -> RunningBundle:

@@ -50,8 +50,8 @@ def fragmentation(
         What a channel adds to the latency of a stream, by parent and task, where it is measured.
     """
     measured = latency_ms or {}
-    own = {task_id: estate.tasks[task_id] for task_id in sorted(set(estate.submitted[dataflow_id].running.values()))}
-    working = {task_id: task for task_id, task in own.items() if is_working(estate, task_id)}
+    tasks = {task_id: estate.tasks[task_id] for task_id in sorted(set(estate.submitted[dataflow_id].running.values()))}
+    working = {task_id: task for task_id, task in tasks.items() if is_working(estate, task_id)}
     hops: dict[str, int] = {}
     added: dict[str, float] = {}
     total = 0
@@ -69,7 +69,7 @@ def fragmentation(
     ]
     queries = sum(len(fragment.queries) for fragment in fragments)
     possible = fusions(
-        estate, {estate.places[task_id][0] for task_id in own}, task_types=task_types, query_cores=query_cores,
+        estate, {estate.places[task_id][0] for task_id in tasks}, task_types=task_types, query_cores=query_cores,
         apart=apart)
     return Fragmentation(
         queries=queries,

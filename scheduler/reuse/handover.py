@@ -63,21 +63,21 @@ def recut(
     after: dict[str, Fragment] = {}
     begin = 0
     for number, piece in enumerate(pieces):
-        own = tuple(tasks[begin : begin + piece.tasks])
+        cut_out = tuple(tasks[begin : begin + piece.tasks])
         begin += piece.tasks
         outlets, channels = {}, {}
-        for task_id in own:
+        for task_id in cut_out:
             readers = tuple(reader for reader in home[task_id].outlets.get(task_id, ()) if reader not in inside)
             if readers or task_id in outputs:
                 channels[task_id] = home[task_id].channel_of(task_id)
-            if task_id == own[-1] and number + 1 < len(pieces):
+            if task_id == cut_out[-1] and number + 1 < len(pieces):
                 readers = (*readers, ids[number + 1])
             if readers:
                 outlets[task_id] = readers
         after[ids[number]] = Fragment(
-            id=ids[number], tasks=own, slot=piece.slot, active=len(own), outlets=outlets, channels=channels,
-            inherits=tuple(dict.fromkeys(home[task_id].id for task_id in own)),
-            origin="" if node_of(piece.slot) == node else node, team=home[own[0]].team,
+            id=ids[number], tasks=cut_out, slot=piece.slot, active=len(cut_out), outlets=outlets, channels=channels,
+            inherits=tuple(dict.fromkeys(home[task_id].id for task_id in cut_out)),
+            origin="" if node_of(piece.slot) == node else node, team=home[cut_out[0]].team,
         )
     before = {fragment.id: fragment for fragment in path}
     for fragment in upstream:

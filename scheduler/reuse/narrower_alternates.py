@@ -38,8 +38,8 @@ def refined_alternates(config: Mapping[str, Any], refining: Refining, *, task_ty
             _RATE.search(str(way.get(key) or "")) for way in ways for key in ("guard", "value")):
         return None
 
-    def refined(type_name: str, own: Mapping[str, Any]) -> Refined | None:
-        answer = refining(type_name, own)
+    def refined(type_name: str, stated: Mapping[str, Any]) -> Refined | None:
+        answer = refining(type_name, stated)
         is_fit = answer is not None and answer.type in task_types and not why_no_alternate(task_types[answer.type])
         return answer if is_fit else None
 

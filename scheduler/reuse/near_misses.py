@@ -215,7 +215,7 @@ class _Search:
     def kins_of(self, trial: _Trial, task_id: str) -> list[str]:
         """Of its siblings; then of the dynamic tasks beside it, or of what its alternates do."""
         task, above = self.tasks[task_id], [trial.ids[parent] for parent in self.parents[task_id]]
-        ways = sorted({each.type for each in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
+        ways = sorted({way.type for way in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
         return [kin(name, parents=above, scope=self.scope) for name in (task.type, *ways)]
 
     def near(self, trial: _Trial, task_id: str) -> list[str]:

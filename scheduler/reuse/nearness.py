@@ -92,11 +92,11 @@ def difference_of_kind(
     if bool(theirs) == bool(mine):
         return None
     kind, config = (submitted_type, submitted) if theirs else (running.type, running.config)
-    equal = [each.name for each in theirs or mine if each.type == kind and _stated(each.config) == _stated(config)]
+    equal = [way.name for way in theirs or mine if way.type == kind and _stated(way.config) == _stated(config)]
     if not equal:
         return None
     if theirs:
-        words = f"alternates {', '.join(each.name for each in theirs)} ({min(equal)} is this task) instead of one way"
+        words = f"alternates {', '.join(way.name for way in theirs)} ({min(equal)} is this task) instead of one way"
     else:
         words = f"alternate {min(equal)} alone instead of {len(mine)} alternates"
     return ConfigDifference(
@@ -161,19 +161,19 @@ def _alternates_that_differ(
         kind, config = type_and_config_of(alternate)
         return kind, _stated(config)
 
-    mine, theirs = (sorted(each, key=lambda way: (*does(way), way["name"])) for each in (one, other))
+    mine, theirs = (sorted(ways, key=lambda way: (*does(way), way["name"])) for ways in (one, other))
     if list(map(does, mine)) != list(map(does, theirs)):
         return []
     return [
-        (own, their) for own, their in zip(mine, theirs, strict=True)
-        if any(own[key] != their[key] for key in _OF_ALTERNATES)]
+        (way, their) for way, their in zip(mine, theirs, strict=True)
+        if any(way[key] != their[key] for key in _OF_ALTERNATES)]
 
 
 def _alternates_in_words(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> str:
     """``guard latency_ms > 2000 instead of none of alternate few``."""
     return ", ".join(
-        f"{key} {_worded(their[key])} instead of {_worded(own[key])} of alternate {own['name']}"
-        for own, their in _alternates_that_differ(one, other) for key in _OF_ALTERNATES if own[key] != their[key])
+        f"{key} {_worded(their[key])} instead of {_worded(way[key])} of alternate {way['name']}"
+        for way, their in _alternates_that_differ(one, other) for key in _OF_ALTERNATES if way[key] != their[key])
 
 
 def _worded(value: Any) -> str:

@@ -21,27 +21,27 @@ def reads_divided(
 
     What is divided among the started ones is not: a schedule keeps whole what comes before state.
     """
-    known: dict[str, Order] = {}
+    orders: dict[str, Order] = {}
 
     def order_of(task_id: str) -> Order:
         waiting = [task_id]
         while waiting:
             current = waiting[-1]
-            if current in known:
+            if current in orders:
                 waiting.pop()
                 continue
             task = started.get(current) or estate.tasks[current]
-            later = [parent for parent in task.parents if parent not in known]
+            later = [parent for parent in task.parents if parent not in orders]
             if later:
                 waiting.extend(later)
                 continue
-            order = _behind(task, _least(known[parent] for parent in task.parents), task_types)
+            order = _behind(task, _least(orders[parent] for parent in task.parents), task_types)
             if current not in started and is_split(estate, current):
                 by_key = estate.fragments[estate.places[current][0]].divided_by_key
                 order = _least([order, _kept(task, task_types) if by_key else NONE])
-            known[current] = order
+            orders[current] = order
             waiting.pop()
-        return known[task_id]
+        return orders[task_id]
 
     return [
         task.id for task in started.values()

@@ -46,9 +46,9 @@ def unmerge(estate: EstateView, dataflow_id: str, *, paused: bool = False) -> Un
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
     """
     submitted = estate.submitted[dataflow_id]
-    own = {task_id: estate.tasks[task_id].parents for task_id in sorted(set(submitted.running.values()))}
+    parents = {task_id: estate.tasks[task_id].parents for task_id in sorted(set(submitted.running.values()))}
     activities: dict[str, Activity] = {}
-    for task_id in TopologicalSorter(own).static_order():
+    for task_id in TopologicalSorter(parents).static_order():
         users = estate.users_of(task_id)
         others = users.count - 1  # the one is the dataflow itself
         working = others - (users.paused - submitted.paused)

@@ -111,8 +111,8 @@ def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions:
     throughputs: dict[str, float] = {}
     for task in dataflow.upstream_first:
         alternate, parents = dataflow.tasks[task][placement.active[task]], dataflow.parents[task]
-        own = conditions.rates_per_s.get(task, 0.0)
-        in_per_s[task] = own + sum(
+        source_per_s = conditions.rates_per_s.get(task, 0.0)
+        in_per_s[task] = source_per_s + sum(
             min(out_per_s[parent], bytes_between(placement, parent, task, conditions.bandwidths)
                 / conditions.message_bytes)
             for parent in parents)
@@ -123,7 +123,7 @@ def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions:
             events - done, in_per_s[task] * conditions.keeps_s)
         out_per_s[task] = done * alternate.selectivity / seconds
         throughputs[task] = _part(done, events)
-        could_come = own + sum(most_per_s[parent] for parent in parents)
+        could_come = source_per_s + sum(most_per_s[parent] for parent in parents)
         most_per_s[task] = (before + could_come * seconds) * alternate.selectivity / seconds
     outputs = dataflow.outputs
     return SimulatedStep(

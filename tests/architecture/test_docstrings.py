@@ -47,9 +47,9 @@ def words(text: str) -> set[str]:
 
 def says_nothing(node: Definition, names: list[str], kind: str, text: str) -> bool:
     """Whether an entry repeats the names of the parameter, of its type and of its function, and no more."""
-    known = words(" ".join([FILLING, node.name, kind.replace("optional", ""), *names]))
+    told_already = words(" ".join([FILLING, node.name, kind.replace("optional", ""), *names]))
     refers = "`" in text or text.startswith("As for ")
-    return bool(text) and not refers and words(text) <= known
+    return bool(text) and not refers and words(text) <= told_already
 
 
 def unknown(node: Definition, names: list[str]) -> set[str]:

@@ -93,7 +93,7 @@ def constants_of(module: ast.Module, registry: str, constants: set[str]) -> set[
 
 
 def test_a_plan_kind_is_named_by_one_module_of_a_layer() -> None:
-    own: dict[tuple[str, str], list[str]] = {}
+    modules_of: dict[tuple[str, str], list[str]] = {}
     elsewhere: dict[str, set[str]] = {}
     for path in python_files("scheduler", "workers", "dashboard"):
         name = name_of(path)
@@ -104,10 +104,10 @@ def test_a_plan_kind_is_named_by_one_module_of_a_layer() -> None:
             if layer is None:
                 elsewhere.setdefault(name, set()).add(constant)
             else:
-                own.setdefault((layer, constant), []).append(name)
+                modules_of.setdefault((layer, constant), []).append(name)
     assert elsewhere == {}
-    assert {key: modules for key, modules in own.items() if len(modules) > 1} == {}
-    assert {constant for layer, constant in own if layer == "dashboard/plans/site_plan_kinds/"} == PLAN_CONSTANTS
+    assert {key: modules for key, modules in modules_of.items() if len(modules) > 1} == {}
+    assert {constant for layer, constant in modules_of if layer == "dashboard/plans/site_plan_kinds/"} == PLAN_CONSTANTS
 
 
 def named_beside_steps(module: ast.Module) -> set[str]:

@@ -76,7 +76,8 @@ def test_what_is_said_instead_is_there(name: str) -> None:
 
 
 # Names that say nothing of what they hold. A pair may be called one and other; fields of answers and rows are words.
-PRONOUNS = frozenset({"found", "its", "those", "told", "kept", "said", "asked", "there", "together"})
+PRONOUNS = frozenset({
+    "found", "its", "those", "told", "kept", "said", "asked", "there", "together", "own", "known", "each"})
 # A keyword by which packages of other people call.
 PUBLIC = {"workers/library/state.py": {"kept"}}
 
@@ -119,6 +120,7 @@ def test_a_pronoun_is_seen_wherever_it_is_bound() -> None:
             "def f(found): pass", "def f():\n  for one in (): pass", "def f(): return [x for its in () for x in its]",
             "def f():\n  told = 1", "def f():\n  told += 1", "def f():\n  a, told = 1, 2", "def f():\n  told: int = 1",
             "def f():\n  [told, a] = 1, 2", "def f():\n  with a as told: pass", "def f(*told): pass", "lambda told: 1",
-            "def f():\n  if (told := 1): pass", "def f():\n  with (a as told\n  ): pass"):
+            "def f():\n  if (told := 1): pass", "def f():\n  with (a as told\n  ): pass",
+            "def f(): return {each: 1 for each in ()}", "max((), key=lambda own: own)", "def f(*, known=1): pass"):
         assert pronouns_of(ast.parse(text)) and BOUND.search(text), text
-    assert not pronouns_of(ast.parse("def f(one, other): return {'found': one}"))
+    assert not pronouns_of(ast.parse("def f(one, other): return {'found': one.own}, g(known=other)"))

@@ -22,7 +22,7 @@ def modules() -> dict[str, str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Run the bench that the first argument names with the others."""
-    name, *own = arguments or [""]
+    name, *rest = arguments or [""]
     if name not in modules():
         print(f"weir: There is no bench {name!r}. `./weir bench` names them.", file=sys.stderr)
         return 1
@@ -30,10 +30,10 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
     import django
 
-    sys.argv = [f"./weir bench {name}", *own]  # as usage and errors tell it
+    sys.argv = [f"./weir bench {name}", *rest]  # as usage and errors tell it
     try:
         django.setup()
-        return import_module(modules()[name]).main(own)
+        return import_module(modules()[name]).main(rest)
     except WeirError as error:
         print(f"weir: {error.full_message}", file=sys.stderr)
         return 1

@@ -143,7 +143,7 @@ def random_dataflows(dataflows: int, seeds: int, errors: Sequence[float]) -> lis
     for error in errors:
         outcomes = {name: [outcome_of(world.problem, played(world, name, error).course) for _, world in worlds]
                     for name in COMPARED if name != "CE"}
-        profits = {name: np.array([each.shown_profit for each in some])
+        profits = {name: np.array([course.shown_profit for course in some])
                    for name, some in {**outcomes, "CE": blind}.items()}
         row: dict[str, Any] = {"error": f"{error:.0%}", "pairs": len(worlds)}
         for name, some in profits.items():
@@ -156,7 +156,7 @@ def random_dataflows(dataflows: int, seeds: int, errors: Sequence[float]) -> lis
         for name, some in outcomes.items():
             right.setdefault(name, row[name])
             row[f"error costs {name}"] = right[name] - row[name]
-            row[f"Ω {name}"] = mean([each.throughput for each in some])
+            row[f"Ω {name}"] = mean([course.throughput for course in some])
         rows.append(row)
     return rows
 
@@ -173,13 +173,13 @@ def as_autoscalers(dataflows: int, error: float) -> list[dict[str, Any]]:
             "algorithm": "CAF (CE)" if name == "CE" else name,
             "decisions to settle": mean([float(decisions_to_settle(world.problem.dataflow, name, 20.0))
                                          for world in worlds]),
-            "changes a day": mean([changes(each.placements) / days for each in courses]),
-            "core-hours of best fixed": mean([core_hours(each.course, end_s) / most for each, most in zip(
+            "changes a day": mean([changes(course.placements) / days for course in courses]),
+            "core-hours of best fixed": mean([core_hours(course.course, end_s) / most for course, most in zip(
                 courses, fixed, strict=True) if np.isfinite(most)]),
             "missed %": 100 * mean([float(np.mean(
-                np.array(each.course.reached) < world.problem.least - world.problem.tolerance - 1e-9))
-                for each, world in zip(courses, worlds, strict=True)]),
-            "Ω": mean([float(np.mean(each.course.reached)) for each in courses])})
+                np.array(course.course.reached) < world.problem.least - world.problem.tolerance - 1e-9))
+                for course, world in zip(courses, worlds, strict=True)]),
+            "Ω": mean([float(np.mean(course.course.reached)) for course in courses])})
     return rows
 
 

@@ -56,7 +56,7 @@ def reports(rate_per_s: float | Rates) -> dict[str, float | Rates]:
 
 def without_alternates(dataflow: ElasticDataflow) -> ElasticDataflow:
     """Each task's best alternate alone."""
-    best = {task: max(alternates.values(), key=lambda each: each.worth)
+    best = {task: max(alternates.values(), key=lambda alternate: alternate.worth)
             for task, alternates in dataflow.tasks.items()}
     return ElasticDataflow({task: {alternate.name: alternate} for task, alternate in best.items()}, dataflow.streams)
 

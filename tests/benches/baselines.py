@@ -63,22 +63,22 @@ def match_ancestors(running: Sequence[Tasks], submitted: Tasks, *, all_pairs: bo
             united.update(tasks)
     decided: dict[tuple[str, str], bool] = {}
 
-    def equivalent(own: RunningTask, other: RunningTask) -> bool:
-        if not _alike(own, other) or len(own.parents) != len(other.parents):
+    def equivalent(new: RunningTask, other: RunningTask) -> bool:
+        if not _alike(new, other) or len(new.parents) != len(other.parents):
             return False
-        if (own.id, other.id) not in decided:
+        if (new.id, other.id) not in decided:
             # No two parents of a de-duplicated task are equivalent, so each has one partner at most.
-            decided[own.id, other.id] = all(
+            decided[new.id, other.id] = all(
                 any(equivalent(submitted[parent], united[candidate]) for candidate in other.parents)
-                for parent in own.parents
+                for parent in new.parents
             )
-        return decided[own.id, other.id]
+        return decided[new.id, other.id]
 
     twins: dict[str, str] = {}
-    for own in submitted.values():
+    for new in submitted.values():
         for other in united.values():
-            if equivalent(own, other):
-                twins[own.id] = other.id
+            if equivalent(new, other):
+                twins[new.id] = other.id
     return twins
 
 
@@ -88,13 +88,13 @@ def match_isomorphic(running: nx.DiGraph, submitted: nx.DiGraph) -> dict[str, st
     Both graphs are `as_graph`'s. Returns as `match_ancestors` does.
     """
     twins: dict[str, str] = {}
-    for own, alike in submitted.nodes(data="task"):
-        ancestors = submitted.subgraph({own, *nx.ancestors(submitted, own)})
+    for task_id, alike in submitted.nodes(data="task"):
+        ancestors = submitted.subgraph({task_id, *nx.ancestors(submitted, task_id)})
         for other, task in running.nodes(data="task"):
             if _alike(alike, task):
                 others = running.subgraph({other, *nx.ancestors(running, other)})
                 if DiGraphMatcher(ancestors, others, node_match=_match).is_isomorphic():
-                    twins[own] = other
+                    twins[task_id] = other
     return twins
 
 

@@ -11,8 +11,8 @@ from workers.library.models import NETWORK, version_of
 
 def best_of(errors: Mapping[str, float | None]) -> str | None:
     """The oracle: the method whose error was least, the first of equals; None where no error is known."""
-    known = {name: error for name, error in errors.items() if error is not None}
-    return min(known, key=lambda name: known[name]) if known else None
+    measured = {name: error for name, error in errors.items() if error is not None}
+    return min(measured, key=lambda name: measured[name]) if measured else None
 
 
 def learn_choice(

@@ -223,15 +223,15 @@ def _without_network(errors: np.ndarray, commonest: int, before: np.ndarray) -> 
     good."""
     week = np.nanmean(errors, axis=1)
     best, ordered = week.argmin(axis=1), np.sort(week, axis=1)
-    own = week[np.arange(len(week)), before].mean()
+    chosen = week[np.arange(len(week)), before].mean()
     return {"right, commonest": float((best == commonest).mean()), "right, own past": float((best == before).mean()),
-            "deviation, own past": float(own / ordered[:, 0].mean() - 1),
+            "deviation, own past": float(chosen / ordered[:, 0].mean() - 1),
             "second is near": float((ordered[:, 1] <= NEAR_CUSTOMER * ordered[:, 0]).mean())}
 
 
 def _distribution(errors: np.ndarray) -> dict[str, Any]:
-    known = errors[~np.isnan(errors)]
-    return {"mean": float(known.mean()), "cdf": [float(value) for value in np.percentile(known, range(1, 100))]}
+    finite = errors[~np.isnan(errors)]
+    return {"mean": float(finite.mean()), "cdf": [float(value) for value in np.percentile(finite, range(1, 100))]}
 
 
 def printed(results: dict[str, Any]) -> str:

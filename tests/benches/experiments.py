@@ -190,16 +190,16 @@ def is_over(carried_stairs: Sequence[Carried]) -> bool:
 
 def fit(pairs: Iterable[tuple[float, float]]) -> Fit:
     """How well predictions tell what was measured, from pairs of both."""
-    known = [(predicted, measured) for predicted, measured in pairs if not (isnan(predicted) or isnan(measured))]
-    if len(known) < 2:
-        return Fit(len(known), nan, nan, nan)
-    x, y = np.array(known, dtype=float).T
+    both = [(predicted, measured) for predicted, measured in pairs if not (isnan(predicted) or isnan(measured))]
+    if len(both) < 2:
+        return Fit(len(both), nan, nan, nan)
+    x, y = np.array(both, dtype=float).T
     dx, dy = x - x.mean(), y - y.mean()
     spread = float(dy @ dy)
     joint_error = sqrt(float(dx @ dx) * spread)
-    errors = [abs(a - b) / b for a, b in known if b]
+    errors = [abs(a - b) / b for a, b in both if b]
     return Fit(
-        len(known), (float(dx @ dy) / joint_error) ** 2 if joint_error else nan,
+        len(both), (float(dx @ dy) / joint_error) ** 2 if joint_error else nan,
         1 - float((x - y) @ (x - y)) / spread if spread else nan, float(np.median(errors)) if errors else nan)
 
 

@@ -135,11 +135,11 @@ def _until(look: Callable[[], Value], *, what: str) -> Value:
 def rows(tries: Mapping[str, Sequence[tuple[float, float]]]) -> list[dict[str, Any]]:
     """A row for each installation: medians, and the first event's range; the first try warms up and does not count."""
     return [{
-        "installation": name, "tries": len(each) - 1,
-        "planned s": round(statistics.median(planned_s for planned_s, _ in each[1:]), 2),
-        "first event s": round(statistics.median(first_s for _, first_s in each[1:]), 2),
-        "least": round(min(first_s for _, first_s in each[1:]), 2),
-        "most": round(max(first_s for _, first_s in each[1:]), 2)} for name, each in tries.items()]
+        "installation": name, "tries": len(runs) - 1,
+        "planned s": round(statistics.median(planned_s for planned_s, _ in runs[1:]), 2),
+        "first event s": round(statistics.median(first_s for _, first_s in runs[1:]), 2),
+        "least": round(min(first_s for _, first_s in runs[1:]), 2),
+        "most": round(max(first_s for _, first_s in runs[1:]), 2)} for name, runs in tries.items()]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -139,12 +139,12 @@ def _renamed(placement: ElasticPlacement, machines: Mapping[str, RentedVm]) -> E
 def _evolve(search: _Search, seeds: list[Chromosome], rng: Chance, effort: GeneticEffort) -> Chromosome:
     """The best chromosome that is found: the most profit of those with enough throughput, else the least that is
     missing."""
-    known: dict[Chromosome, tuple[float, float]] = {}
+    worths: dict[Chromosome, tuple[float, float]] = {}
 
     def judged(chromosome: Chromosome) -> tuple[float, float]:
-        if chromosome not in known:
-            known[chromosome] = search.judged(chromosome)
-        return known[chromosome]
+        if chromosome not in worths:
+            worths[chromosome] = search.judged(chromosome)
+        return worths[chromosome]
 
     def rank(chromosome: Chromosome) -> tuple[float, float]:
         profit, missing = judged(chromosome)

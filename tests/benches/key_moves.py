@@ -102,11 +102,11 @@ class KeyedFlow:
         time.sleep(QUIET_S)
         began_ms, before = _now_ms(), self._held
         ids = (f"f{self._generation + 1}-{number}" for number in itertools.count())
-        own = [bundle for bundle in before.bundles if not bundle.leaving]
+        bundles = [bundle for bundle in before.bundles if not bundle.leaving]
         if way == ANEW:
             parts = _parts(3)
-            heirs = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
-            self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in own)))
+            heirs = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in bundles))
+            self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in bundles)))
         else:
             parts = _parts(2 if way == FEWER else 3)
             change = keys_divided_anew(before, parts, ids=ids, left=self._left)

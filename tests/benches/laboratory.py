@@ -151,7 +151,7 @@ def with_loads(planned: Schedule, stair: dict[str, Any]) -> dict[str, Any]:
     return stair | {"predicted": {slot: {"cpu": cpu, "memory": memory} for slot, (cpu, memory) in loads.items()}}
 
 
-def job_of(tasks: Mapping[str, Kind], trigger_ms: int, name: str, known: Profiles, rate_per_s: float) -> Job:
+def job_of(tasks: Mapping[str, Kind], trigger_ms: int, name: str, profiles: Profiles, rate_per_s: float) -> Job:
     """One of the dataflows, to be scheduled.
 
     Parameters
@@ -162,13 +162,13 @@ def job_of(tasks: Mapping[str, Kind], trigger_ms: int, name: str, known: Profile
         Milliseconds between two batches.
     name : str
         The dataflow's.
-    known : Profiles
+    profiles : Profiles
         Of its tasks.
     rate_per_s : float
         Events/s at the source.
     """
     flow = dataflow(name, tasks, path=RECORDING, run="planned")
-    return prepare(flow, task_types=task_types(), profiles=known, rate_per_s=rate_per_s, trigger_s=trigger_ms / 1000)
+    return prepare(flow, task_types=task_types(), profiles=profiles, rate_per_s=rate_per_s, trigger_s=trigger_ms / 1000)
 
 
 def options_of(trigger_ms: int) -> SchedulingOptions:

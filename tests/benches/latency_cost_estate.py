@@ -93,8 +93,8 @@ def _until_done(*, waiting: int) -> None:
     from dashboard.approvals.models import Proposal
 
     deadline = time.monotonic() + DONE_S
-    own = Proposal.objects.filter(round=None).exclude(status="done")
-    while len(left := list(own.values_list("dataflow__name", "status"))) > waiting:
+    proposals = Proposal.objects.filter(round=None).exclude(status="done")
+    while len(left := list(proposals.values_list("dataflow__name", "status"))) > waiting:
         if time.monotonic() > deadline:
             raise TimeoutError(f"not done after {DONE_S:.0f} s: {left}")
         time.sleep(1)
@@ -122,8 +122,8 @@ def _measured(seconds: float) -> dict[str, Any]:
     def of(metric: str) -> list[float]:
         points = history.read([Series(DATAFLOW, key, metric) for key in small], SECOND,
                               begin_s=end_s - int(seconds), end_s=end_s)
-        known = [[value for value in line.values if value == value] for line in points.values()]
-        return [sum(values) / len(values) for values in known if values]
+        measured = [[value for value in line.values if value == value] for line in points.values()]
+        return [sum(values) / len(values) for values in measured if values]
 
     means, p50, p99 = of("latency_mean_ms"), of("latency_p50_ms"), of("latency_p99_ms")
     return {

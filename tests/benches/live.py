@@ -127,7 +127,7 @@ class Observed:
         began_s = time.monotonic()
         while True:
             self._held_mb.append(round(memory_mb(self._site.process), 1))
-            open_ports = {each.raddr.port for each in self._site.process.net_connections("tcp") if each.raddr}
+            open_ports = {socket.raddr.port for socket in self._site.process.net_connections("tcp") if socket.raddr}
             for port in self._ports - open_ports - self._ended_s.keys():
                 self._ended_s[port] = round(time.monotonic() - began_s, 1)
             await asyncio.sleep(1)

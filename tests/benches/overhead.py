@@ -196,13 +196,13 @@ def compared(calm: Runs, saturated: Runs) -> list[dict[str, Any]]:
         peak = [run.per_busy_s for run in saturated[side]]
         rows.append({
             "side": side, "CPU us an event": round(statistics.median(cpu_us), 1),
-            "more CPU": _percent([own / base for own, base in zip(cpu_us, base_us, strict=True)]),
+            "more CPU": _percent([with_more / base for with_more, base in zip(cpu_us, base_us, strict=True)]),
             "events a batch": round(statistics.median(run.events / max(1, run.batches) for run in calm[side])),
             "ms a batch": round(statistics.median(1000 * run.cpu_s / max(1, run.batches) for run in calm[side])),
             "compilers ms a batch": round(
                 statistics.median(1000 * run.compilers_s / max(1, run.batches) for run in calm[side])),
             "peak events/s": round(statistics.median(peak)),
-            "lower peak": _percent([base / own for own, base in zip(peak, base_peak, strict=True)])})
+            "lower peak": _percent([base / with_more for with_more, base in zip(peak, base_peak, strict=True)])})
     return rows
 
 

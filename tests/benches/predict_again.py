@@ -51,7 +51,7 @@ def predict_again(path: Path, out: Path) -> int:
     return 0
 
 
-def again(document: Mapping[str, Any], known: Profiles) -> tuple[list[dict[str, Any]], list[str]]:
+def again(document: Mapping[str, Any], profiles: Profiles) -> tuple[list[dict[str, Any]], list[str]]:
     """The runs of a document as they are predicted now, and the keys of those whose schedules would be others."""
     sizes = document["sizes"]
     tasks, trigger_ms = kinds(STORE), sizes["trigger_ms"]
@@ -59,7 +59,7 @@ def again(document: Mapping[str, Any], known: Profiles) -> tuple[list[dict[str, 
     options = options_of(trigger_ms)
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
-        return schedule(job_of(tasks, trigger_ms, name, known, rate_per_s), pair, supply=supply, options=options)
+        return schedule(job_of(tasks, trigger_ms, name, profiles, rate_per_s), pair, supply=supply, options=options)
 
     told_anew = {
         run["key"]: retold(run, scheduled, document.get("speeds", {}), supply=supply)

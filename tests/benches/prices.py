@@ -184,7 +184,7 @@ def beside_estimates(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
         # The driver is one for all of them: each is priced with its part of that, as the site learns it.
         estimate, declared = (
             _cost(estate, name, Prices(trigger_ms=measured["trigger_ms"], costs=replace(
-                each, fixed_cores=each.slot_cores / len(estate.fragments)))) for each in (costs, DECLARED))
+                assumed, fixed_cores=assumed.slot_cores / len(estate.fragments)))) for assumed in (costs, DECLARED))
         rows.append({
             "dataflow": name, "declared": round(declared.cores, 4), "estimated": round(estimate.cores, 4),
             "low": round(estimate.low, 4), "high": round(estimate.high, 4),

@@ -37,10 +37,10 @@ def published_profiles(folder: Path) -> Profiles:
 
 def published_dataflows(folder: Path) -> dict[str, Dataflow]:
     """Linear and Diamond as published; Star, Traffic and Smart Grid by structure, with labels of ours."""
-    known = json.loads((folder / "dags.json").read_text(encoding="utf-8"))
-    dataflows = {name: _dataflow(name, edges) for name, edges in known["micro_from_FullTopoSC_2016"].items()}
+    published = json.loads((folder / "dags.json").read_text(encoding="utf-8"))
+    dataflows = {name: _dataflow(name, edges) for name, edges in published["micro_from_FullTopoSC_2016"].items()}
     for name, key in STRUCTURES.items():
-        dataflows[name] = _dataflow(name, known["structure_from_storm_rebalance_2017"][key]["edges"])
+        dataflows[name] = _dataflow(name, published["structure_from_storm_rebalance_2017"][key]["edges"])
     return dataflows
 
 

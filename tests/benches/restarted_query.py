@@ -109,12 +109,12 @@ class RestartedQuery:
             self._written.append((_now_ms(), min(born for _, born in given)))
 
     def _give_on(self) -> None:
-        each, seq, number = round(RATE_PER_S * TRIGGER_MS / 1000), 0, 0
+        count, seq, number = round(RATE_PER_S * TRIGGER_MS / 1000), 0, 0
         while not self._is_over.wait(TRIGGER_MS / 1000):
             number += 1
-            table = pa.table({"name": [f"k{(seq + place) % self._keys}" for place in range(each)],
-                              "born": [_now_ms()] * each})
-            seq += each
+            table = pa.table({"name": [f"k{(seq + place) % self._keys}" for place in range(count)],
+                              "born": [_now_ms()] * count})
+            seq += count
             pq.write_table(table, self._folder / f".{number:06}")
             for hidden in () if self._holds else sorted(self._folder.glob(".*")):
                 hidden.rename(self._folder / "in" / f"{hidden.name[1:]}.parquet")

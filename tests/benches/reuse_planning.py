@@ -164,7 +164,7 @@ def _by_looking_at_all(
     estate = index.estate()
     parts = running_dataflows(estate)
     running = [{task_id: estate.tasks[task_id] for task_id in part.tasks} for part in parts]
-    graph, own = as_graph(estate.tasks), as_graph(submitted)
+    graph, submitted_graph = as_graph(estate.tasks), as_graph(submitted)
     largest = max(parts, key=lambda part: len(part.tasks))
     leaving = largest.serves[len(largest.serves) // 2]
     tasks = next(tasks for tasks in running if largest.id in tasks)
@@ -172,7 +172,7 @@ def _by_looking_at_all(
     ways = {
         "submit, all pairs": (lambda: match_ancestors(running, submitted, all_pairs=True), expected),
         "submit, ancestors": (lambda: match_ancestors(running, submitted), expected),
-        "submit, isomorphism": (lambda: match_isomorphic(graph, own), expected),
+        "submit, isomorphism": (lambda: match_isomorphic(graph, submitted_graph), expected),
         "remove, ancestors": (lambda: unmerge_by_ancestors(
             tasks, (estate.submitted[user] for user in largest.serves if user != leaving)), stopped),
     }
@@ -189,10 +189,10 @@ def _write_page(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
     """The curve of cost over the estate's size, as a page that opens without a network."""
     figure = go.Figure()
     for way, colour in WAYS.items():
-        own = [row for row in rows if row["way"] == way]
+        way_rows = [row for row in rows if row["way"] == way]
         figure.add_trace(go.Scatter(
-            x=[row["running tasks"] for row in own], y=[row["median ms"] for row in own], name=way,
-            mode="lines+markers", line={"color": colour}, customdata=[row["p99 ms"] for row in own],
+            x=[row["running tasks"] for row in way_rows], y=[row["median ms"] for row in way_rows], name=way,
+            mode="lines+markers", line={"color": colour}, customdata=[row["p99 ms"] for row in way_rows],
             hovertemplate="%{x} running tasks: median %{y:.3g} ms, p99 %{customdata:.3g} ms"))
     figure.update_layout(
         title="Planning a dataflow of 50 tasks, by how much runs already", template="plotly_white",

@@ -120,8 +120,8 @@ class _Round:
     def relieve(self, bundle: str) -> bool:
         """Move something of what an overloaded bundle has; False where that is a single group, which none can share."""
         mine = max(
-            (each for each in self.ring.ranges if each.bundle == bundle),
-            key=lambda each: self.load_of(each.token, each.size))
+            (piece for piece in self.ring.ranges if piece.bundle == bundle),
+            key=lambda piece: self.load_of(piece.token, piece.size))
         if mine.size == 1 or self._set_apart(mine):
             self._tell(mine)
             return mine.size > 1
@@ -158,7 +158,7 @@ class _Round:
     def _hottest(self, mine: KeyRange) -> tuple[int, float]:
         """The key group of a range that has most to do, and its part of that; 0 of it where nothing was measured."""
         total = self.load_of(mine.token, mine.size) if self.summed else 0.0
-        group = max(mine.groups, key=lambda each: self.load_of(each, 1)) if total else mine.token
+        group = max(mine.groups, key=lambda group_of: self.load_of(group_of, 1)) if total else mine.token
         return group, self.load_of(group, 1) / total if total else 0.0
 
     def _tell(self, mine: KeyRange) -> None:
@@ -184,7 +184,7 @@ class _Round:
     def _share(self, row: Sequence[KeyRange]) -> None:
         """From the first of a row to the last, which has room: each gives the next one the end of its range, as much as
         makes the first and the last equal. So those between have as much as before."""
-        first, last = (self.load_of(each.token, each.size) for each in (row[0], row[-1]))
+        first, last = (self.load_of(piece.token, piece.size) for piece in (row[0], row[-1]))
         part = (first - last) / 2 if self.summed and first > last else first / 2
         ring = self.ring
         for giver, taker in pairwise(row):
@@ -192,7 +192,7 @@ class _Round:
                 break
             ring = ring.with_token_moved(taker.token, self._cut(giver, part))
         if ring != self.ring:
-            self.change("share", row[0].bundle, ring, [each.bundle for each in row], messages=2 * (len(row) - 1))
+            self.change("share", row[0].bundle, ring, [piece.bundle for piece in row], messages=2 * (len(row) - 1))
 
     def _cut(self, mine: KeyRange, part: float) -> int:
         """The group from which on a range has about so much to do; one group at least is on either side."""
@@ -204,16 +204,16 @@ class _Round:
     def remove_idle(self) -> None:
         """Let bundles go whose neighbour has room for what they have: it takes their ranges over, token and all."""
         tokens = Counter(self.ring.tokens.values())
-        for each in self.ring.ranges:
-            if tokens[each.bundle] > 1 or not self._has_room(each.bundle):
+        for piece in self.ring.ranges:
+            if tokens[piece.bundle] > 1 or not self._has_room(piece.bundle):
                 continue
-            neighbour = next(self.ring.clockwise(each.token), None)
+            neighbour = next(self.ring.clockwise(piece.token), None)
             if neighbour is None or not self._has_room(neighbour.bundle):
                 continue
-            if self.thresholds.fits(self.loads[each.bundle].cpu + self.loads[neighbour.bundle].cpu):
-                after = self.ring.with_owner(each.token, neighbour.bundle).merged()
+            if self.thresholds.fits(self.loads[piece.bundle].cpu + self.loads[neighbour.bundle].cpu):
+                after = self.ring.with_owner(piece.token, neighbour.bundle).merged()
                 self.messages += 2
-                self.change("remove", each.bundle, after, [each.bundle, neighbour.bundle], messages=2)
+                self.change("remove", piece.bundle, after, [piece.bundle, neighbour.bundle], messages=2)
 
 
 def balance_ring(
@@ -243,7 +243,7 @@ def balance_ring(
     decided = _Round(ring, loads, limits, summed, name, set(resting))
     helped = [
         bundle in decided.busy or decided.relieve(bundle)
-        for bundle in sorted(high, key=lambda each: (-loads[each].queue, each))]
+        for bundle in sorted(high, key=lambda name: (-loads[name].queue, name))]
     if not any(helped):
         decided.remove_idle()
     return RingBalance(decided.ring, tuple(decided.changes), tuple(decided.hot), decided.messages)

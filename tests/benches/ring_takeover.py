@@ -26,10 +26,10 @@ class Inheritance:
 def watched(ring: ElasticRing) -> Mapping[str, tuple[str, ...]]:
     """Whose heartbeats each bundle watches: of each of its ranges, those of the bundle counter-clockwise."""
     ranges, seen = ring.ranges, dict[str, list[str]]()
-    for place, each in enumerate(ranges):
+    for place, piece in enumerate(ranges):
         before = ranges[place - 1].bundle
-        if before != each.bundle:
-            seen.setdefault(each.bundle, []).append(before)
+        if before != piece.bundle:
+            seen.setdefault(piece.bundle, []).append(before)
     return {bundle: tuple(dict.fromkeys(others)) for bundle, others in seen.items()}
 
 
@@ -39,10 +39,10 @@ def found_by(ring: ElasticRing, living: Collection[str]) -> Mapping[str, tuple[i
     It misses the heartbeat of the one before it, and asks on counter-clockwise until one answers.
     """
     alive, finders = set(living), dict[str, list[int]]()
-    for each in ring.ranges:
-        finder = next((other.bundle for other in ring.clockwise(each.token) if other.bundle in alive), None)
-        if each.bundle not in alive and finder is not None:
-            finders.setdefault(finder, []).append(each.token)
+    for piece in ring.ranges:
+        finder = next((other.bundle for other in ring.clockwise(piece.token) if other.bundle in alive), None)
+        if piece.bundle not in alive and finder is not None:
+            finders.setdefault(finder, []).append(piece.token)
     return {bundle: tuple(tokens) for bundle, tokens in finders.items()}
 
 
@@ -60,15 +60,15 @@ def inherit(ring: ElasticRing, held: Holders, living: Collection[str]) -> Inheri
         raise ValueError(f"all bundles of the ring are dead, {', '.join(ring.served)}: begin with another ring")
     takers: dict[int, str] = {}
     lost: list[KeyRange] = []
-    owner = next(each.bundle for each in reversed(ring.ranges) if each.bundle in alive)
-    for each in ring.ranges:
-        if each.bundle in alive:
-            owner = each.bundle
+    owner = next(piece.bundle for piece in reversed(ring.ranges) if piece.bundle in alive)
+    for piece in ring.ranges:
+        if piece.bundle in alive:
+            owner = piece.bundle
             continue
-        heir = next((bundle for bundle in held[each.token] if bundle in alive), None)
+        heir = next((bundle for bundle in held[piece.token] if bundle in alive), None)
         if heir is None:
-            lost.append(each)
-        takers[each.token] = heir or owner
+            lost.append(piece)
+        takers[piece.token] = heir or owner
     after = ElasticRing(ring.by, {**ring.tokens, **takers}, ring.leaving)
     return Inheritance(after.merged(), takers, tuple(lost))
 
@@ -92,7 +92,7 @@ def zones_in_turn(homes: Mapping[str, BundleHome]) -> tuple[str, ...]:
 def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Iterator[str]:
     before: BundleHome | None = None
     while left:
-        zone = max(left, key=lambda each: (before is None or each != before.zone, len(left[each])))
+        zone = max(left, key=lambda zone_name: (before is None or zone_name != before.zone, len(left[zone_name])))
         others = [bundle for bundle in left[zone] if before is None or homes[bundle].machine != before.machine]
         bundle = (others or left[zone])[0]
         left[zone].remove(bundle)

@@ -87,10 +87,10 @@ class RingWorld:
         names = self.ring.served
         index = {name: place for place, name in enumerate(names)}
         owners = np.zeros(KEY_GROUPS, dtype=np.int64)
-        for each in self.ring.ranges:
-            last = each.token + each.size
-            owners[each.token:min(last, KEY_GROUPS)] = index[each.bundle]
-            owners[:max(0, last - KEY_GROUPS)] = index[each.bundle]
+        for piece in self.ring.ranges:
+            last = piece.token + piece.size
+            owners[piece.token:min(last, KEY_GROUPS)] = index[piece.bundle]
+            owners[:max(0, last - KEY_GROUPS)] = index[piece.bundle]
         return dict(zip(names, np.bincount(owners, self.by_group(now), len(names)).tolist(), strict=True))
 
     def play(self) -> Course:
@@ -104,7 +104,7 @@ class RingWorld:
                 waiting = max(0.0, self._queues.get(name, 0.0) + rate - SUSTAINS_PER_S)
                 self._queues[name] = waiting
                 loads[name] = KeyedLoad(waiting, 1.0 if waiting else rate / SUSTAINS_PER_S)
-            alone = {each.bundle for each in self.ring.ranges if each.size == 1}  # one key: no ring makes that less
+            alone = {piece.bundle for piece in self.ring.ranges if piece.size == 1}  # one key: no ring makes that less
             others = {name: rate for name, rate in rates.items() if name not in alone} or rates
             course.spread.append(max(others.values()) / (sum(others.values()) / len(others)))
             course.bundles.append(len(rates))
@@ -155,7 +155,7 @@ class RingWorld:
 
     def losses(self, copies: int) -> Iterator[dict[str, object]]:
         """What is lost, key by key, where machines die at the same time; and who finds and takes over how much."""
-        held, order = holders(self.ring, self.homes, copies=copies), [each.bundle for each in self.ring.ranges]
+        held, order = holders(self.ring, self.homes, copies=copies), [piece.bundle for piece in self.ring.ranges]
         first = self._chance.randrange(len(order))
         row = {order[(first + step) % len(order)] for step in range(copies)}
         deaths: Mapping[str, set[str]] = {
@@ -174,7 +174,7 @@ class RingWorld:
             taken: dict[str, int] = {}
             for taker in after.takers.values():
                 taken[taker] = taken.get(taker, 0) + 1
-            lost = sum(self._keys_in(each.token, each.size) for each in after.lost)
+            lost = sum(self._keys_in(piece.token, piece.size) for piece in after.lost)
             yield {
                 "bundles": len(set(order)), "r": copies, "survives": str(survives), "dies": what, "dead": len(dead),
                 "ranges lost": len(after.lost), "keys lost": f"{lost / self.of.keys:.1%}",
@@ -212,7 +212,7 @@ def _home_between(
     as that can be, and where fewest bundles are; None where nothing is free."""
     before = ring.range_of(group)
     behind = next(ring.clockwise(before.token), before)
-    beside = [homes[each.bundle] for each in (before, behind)]
+    beside = [homes[piece.bundle] for piece in (before, behind)]
     bundles = Counter(homes[bundle].machine for bundle in ring.served)
     return min(free, default=None, key=lambda home: (
         sum(home.machine == other.machine for other in beside), sum(home.zone == other.zone for other in beside),

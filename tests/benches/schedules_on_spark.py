@@ -190,13 +190,13 @@ def _experiments(
 ) -> None:
     """Run what has not been run, until the time is over."""
     began_s, warm = time.monotonic(), set[str]()
-    known = Profiles([entry.profile for entry, _ in measured])
+    profiles = Profiles([entry.profile for entry, _ in measured])
     speeds = {entry.profile.task_type: speed for entry, speed in measured}
 
     options = options_of(sizes.trigger_ms)
 
     def job_at(name: str, rate_per_s: float) -> Job:
-        return job_of(lab.tasks, sizes.trigger_ms, name, known, rate_per_s)
+        return job_of(lab.tasks, sizes.trigger_ms, name, profiles, rate_per_s)
 
     def scheduled(name: str, pair: Pair, rate_per_s: float) -> Schedule:
         return schedule(job_at(name, rate_per_s), pair, supply=lab.supply, options=options)

@@ -56,6 +56,6 @@ def comparable(event: Mapping[str, Any]) -> str:
 
 def summary(side: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The medians of a side's runs."""
-    own = [run for run in runs if run["side"] == side]
-    names = [name for name in own[0] if name not in ("pair", "side")]
-    return {"side": side, **{name: results.median([run[name] for run in own]) for name in names}}
+    side_runs = [run for run in runs if run["side"] == side]
+    names = [name for name in side_runs[0] if name not in ("pair", "side")]
+    return {"side": side, **{name: results.median([run[name] for run in side_runs]) for name in names}}

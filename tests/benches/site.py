@@ -60,7 +60,7 @@ def started(service: Service, folder: Path, env: Mapping[str, str]) -> Iterator[
 def cpu_s(process: psutil.Process) -> float:
     """CPU seconds that a process and its children have taken."""
     times = [part.cpu_times() for part in (process, *process.children(recursive=True))]
-    return sum(each.user + each.system for each in times)
+    return sum(usage.user + usage.system for usage in times)
 
 
 def memory_mb(process: psutil.Process) -> float:

@@ -49,7 +49,7 @@ def _started(driver: Driver, number: int, limit_s: float) -> Any:
     frame = driver.spark.readStream.format("rate").option("rowsPerSecond", RATE_PER_S).option(
         "numPartitions", 1).load().selectExpr(
         "value AS _seq", "unix_millis(timestamp) AS _time", "unix_millis(timestamp) AS _born")
-    for task in (Task(each["id"], each["type"], each.get("config", {})) for each in (source, *steps)):
+    for task in (Task(stated["id"], stated["type"], stated.get("config", {})) for stated in (source, *steps)):
         config = {parameter.name: parameter.default for parameter in types[task.type].parameters
                   if parameter.default is not None} | {"rate_per_s": RATE_PER_S} | dict(task.config)
         with going_on(task.id):

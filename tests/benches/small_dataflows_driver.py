@@ -54,11 +54,11 @@ def main() -> None:
 def _tasks(number: int) -> tuple[Task, ...]:
     types = task_types()
     tasks = []
-    for each in document(number)["tasks"]:
-        defaults = {parameter.name: parameter.default for parameter in types[each["type"]].parameters
+    for stated in document(number)["tasks"]:
+        defaults = {parameter.name: parameter.default for parameter in types[stated["type"]].parameters
                     if parameter.default is not None}
-        rate = {"rate_per_s": RATE_PER_S} if types[each["type"]].kind == "source" else {}
-        tasks.append(Task(each["id"], each["type"], defaults | rate | each.get("config", {})))
+        rate = {"rate_per_s": RATE_PER_S} if types[stated["type"]].kind == "source" else {}
+        tasks.append(Task(stated["id"], stated["type"], defaults | rate | stated.get("config", {})))
     return tuple(tasks)
 
 

@@ -96,10 +96,10 @@ class Counted(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         now = self.count.get()[0] if self.count.exists() else 0.0
-        for each in rows:
+        for part in rows:
             if self.frames:
-                yield pd.DataFrame({"key": each["key"], "n": [now + place + 1 for place in range(len(each))]})
-                now += len(each)
+                yield pd.DataFrame({"key": part["key"], "n": [now + place + 1 for place in range(len(part))]})
+                now += len(part)
             else:
                 now += 1
                 yield Row(key=key[0], n=now)

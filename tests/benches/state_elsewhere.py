@@ -114,9 +114,9 @@ def measure_folds(*, repeats: int, events: int, batches: int) -> list[dict[str, 
                 runs[way].append(_fold_alone(make(), at_once, events=events, batches=batches))
                 print(f"{way}: {runs[way][-1]:,.0f} events a core-second", file=sys.stderr, flush=True)
     return [
-        {"state": way, "events a core-second": round(median(own)), **{
-            f"{base} / this": round(median(fold / this for fold, this in zip(runs[base], own, strict=True)), 2)
-            for base in (FOLD, STORE)}} for way, own in runs.items()]
+        {"state": way, "events a core-second": round(median(way_runs)), **{
+            f"{base} / this": round(median(fold / this for fold, this in zip(runs[base], way_runs, strict=True)), 2)
+            for base in (FOLD, STORE)}} for way, way_runs in runs.items()]
 
 
 def _fold_alone(place: Place, at_once: int, *, events: int, batches: int) -> float:

@@ -81,13 +81,13 @@ def out(task_id: str, parent: str, keep: int) -> RunningTask:
 def for_cpu(rate_per_s: float, *, slot: int) -> Estate:
     """Queries of both kinds: those with alternates in this slot, the others in the other one."""
     tasks, fragments = [], []
-    for kind, own in (("d", slot), ("s", 1 - slot)):
+    for kind, home in (("d", slot), ("s", 1 - slot)):
         for number in range(QUERIES):
             name = f"{kind}{slot}{number}"
             work = (element if kind == "d" else plain)(f"{name}-work", f"{name}-source")
             line = [source(f"{name}-source", rate_per_s), work, out(f"{name}-out", work.id, 1_000)]
             tasks += line
-            fragments.append(Fragment(f"{name}x1-0", tuple(task.id for task in line), f"{NODE}/{own}", len(line)))
+            fragments.append(Fragment(f"{name}x1-0", tuple(task.id for task in line), f"{NODE}/{home}", len(line)))
     return _estate(tasks, fragments)
 
 
@@ -158,9 +158,9 @@ def _slot_cpu_s(estate: RunningEstate, slot: int) -> float:
     node = observed.read_reports(estate.client).node(NODE)
     process = psutil.Process(node.slots[str(slot)].pid)
     total = 0.0
-    for each in [process, *process.children(recursive=True)]:
+    for child in [process, *process.children(recursive=True)]:
         with suppress(psutil.NoSuchProcess):
-            times = each.cpu_times()
+            times = child.cpu_times()
             total += times.user + times.system
     return total
 
@@ -205,8 +205,8 @@ def _switch(estate: RunningEstate, on: Mapping[str, str]) -> None:
 
 
 def _in_force(estate: RunningEstate, tasks: Sequence[str], on: str) -> bool:
-    known = [noted_switches(estate.client, task) for task in tasks]
-    return all(switches and switches[-1].alternate == on for switches in known)
+    sequences = [noted_switches(estate.client, task) for task in tasks]
+    return all(switches and switches[-1].alternate == on for switches in sequences)
 
 
 def _written(estate: RunningEstate, channel: str, since_ms: int) -> list[int]:
@@ -239,11 +239,11 @@ def rows(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
     table = [{"what": "CPU, three alternates over one alone (%)", "n": len(shares),
               "p50": round(100 * (totals[0] / totals[1] - 1), 1), "p99": round(max(shares), 1)}]
     for switching in ("fast", "wave"):
-        own = measured[switching]
-        differences = [one - other for one, other in zip(own["silent_with_ms"], own["silent_without_ms"], strict=True)]
-        for what, values in (("published to in force (ms)", own["waits_ms"]),
-                             ("longest silence with a switch (ms)", own["silent_with_ms"]),
-                             ("longest silence without (ms)", own["silent_without_ms"])):
+        way = measured[switching]
+        differences = [one - other for one, other in zip(way["silent_with_ms"], way["silent_without_ms"], strict=True)]
+        for what, values in (("published to in force (ms)", way["waits_ms"]),
+                             ("longest silence with a switch (ms)", way["silent_with_ms"]),
+                             ("longest silence without (ms)", way["silent_without_ms"])):
             table.append({"what": f"{switching}: {what}", "n": len(values),
                           "p50": round(statistics.median(values), 1), "p99": round(quantile(values, 0.99), 1)})
         table.append({"what": f"{switching}: silence more than without, paired (ms)", "n": len(differences),

@@ -184,10 +184,10 @@ def test_source_and_sink_end_no_plan():
         Profile("http_get", (Point(1, 17, 0.09, 0.002), Point(4, 67, 0.15, 0.008), Point(16, 224, 0.41, 0.03))),
         Profile("sql_lookup", (Point(1, 27, 0.12, 0.003), Point(4, 112, 0.17, 0.013), Point(16, 416, 0.43, 0.055))))
     tried = (Profile(task_type, (Point(1, max(ends.RATES_PER_S), 0.08, 0.01),)) for task_type in ends.TYPES.values())
-    known = Profiles([*measured, *tried])
+    profiles = Profiles([*measured, *tried])
 
     names = sorted(set(SHAPES) - {ENDS})
-    of_measured = partial(job_at, profiles=known)
+    of_measured = partial(job_at, profiles=profiles)
     for name, pair, _, planned_run in plan(names, PUBLISHED_PAIRS, (1.0,), job_at=of_measured, supply=SUPPLY,
             slots=SLOTS):
         limit = planned_run.prediction.routed.limit
@@ -197,10 +197,10 @@ def test_source_and_sink_end_no_plan():
 
 def test_a_pair_without_a_schedule_comes_with_the_reason_and_the_others_with_theirs():
     """Nobody has measured the look-up, which "enrich" has: that is told of it, and the other dataflow is planned."""
-    known = Profiles([profile for profile in KNOWN if profile.task_type != "sql_lookup"])
+    profiles = Profiles([profile for profile in KNOWN if profile.task_type != "sql_lookup"])
 
     planned = list(plan(
-        ["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), job_at=partial(job_at, profiles=known), supply=SUPPLY,
+        ["enrich", "fetch"], PUBLISHED_PAIRS, (1.0, 0.5), job_at=partial(job_at, profiles=profiles), supply=SUPPLY,
         slots=SLOTS))
     assert len(planned) == 2 * 2 * len(PUBLISHED_PAIRS)
     for name, _, _, outcome in planned:

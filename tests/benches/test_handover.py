@@ -85,12 +85,12 @@ def test_a_block_has_the_age_of_each_event_and_blocks_of_one_moment_are_one() ->
 
 
 @given(st.integers(1, 5), st.integers(2, 30), st.data())
-def test_whatever_is_lost_or_doubled_is_seen(each: int, last: int, data) -> None:
-    numbers = [number for number in range(last + 1) for _ in range(each)]
-    assert whole([Block(1, (), tuple(numbers))]) == {"events": last * each, "lost": 0, "doubled": 0}
+def test_whatever_is_lost_or_doubled_is_seen(times: int, last: int, data) -> None:
+    numbers = [number for number in range(last + 1) for _ in range(times)]
+    assert whole([Block(1, (), tuple(numbers))]) == {"events": last * times, "lost": 0, "doubled": 0}
     changed = data.draw(st.integers(0, last - 1))
     assume(last > 2)  # else either may be what is usual
-    index = changed * each
+    index = changed * times
     lacking, doubled = numbers[:index] + numbers[index + 1:], [*numbers[:index], changed, *numbers[index:]]
     assert whole([Block(1, (), tuple(lacking))])["lost"] == 1
     assert whole([Block(1, (), tuple(doubled))])["doubled"] == 1
@@ -125,12 +125,12 @@ def side(rate: float = 50.0, latency: float = 0.2, still: float = 0.5) -> dict[s
 
 def handover(number: int, *, with_it: dict, still: float = 0.2, usual: float = 0.1) -> dict:
     quiet = side(50 + number % 2, 0.2 + 0.01 * (number % 2), 0.5 + 0.05 * (number % 2))
-    own = {WITH: with_it, WITHOUT: quiet}
+    windows = {WITH: with_it, WITHOUT: quiet}
     return {
         "form": ("fused", "moved")[number % 2], "took_s": 0.7,
         "chain": {WITH: side(still=still), WITHOUT: side(still=usual)},
         "phases": {"until_recorded_s": 0.1, "until_heir_runs_s": 0.03, "first_batch_s": still - 0.13},
-        "bystanders": {"n/0": {"role": SOURCE, **own}, "n/1": {"role": TARGET, **own}}}
+        "bystanders": {"n/0": {"role": SOURCE, **windows}, "n/1": {"role": TARGET, **windows}}}
 
 
 def document(handovers: list[dict], *, trigger_ms: int = 100, **changed: object) -> dict:
@@ -208,7 +208,8 @@ def test_on_spark_all_outputs_are_whole_and_all_windows_have_their_pair(between_
     measured = json.loads(path.read_text())
     assert [item["form"] for item in measured["handovers"]] == (
         ["there", "back"] if between_nodes else ["fused", "moved", "cut"])
-    assert all(own["events"] > 100 and own["lost"] == own["doubled"] == 0 for own in measured["outputs"].values())
+    assert all(
+        output["events"] > 100 and output["lost"] == output["doubled"] == 0 for output in measured["outputs"].values())
     for item in measured["handovers"]:
         assert len(item["bystanders"]) == 2 and item["phases"]
-        assert all(own[when]["rate_per_s"] for own in item["bystanders"].values() for when in (WITH, WITHOUT))
+        assert all(seen[when]["rate_per_s"] for seen in item["bystanders"].values() for when in (WITH, WITHOUT))

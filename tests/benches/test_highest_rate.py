@@ -59,11 +59,11 @@ def test_rates_that_fit_beyond_one_that_does_not_are_found():
 def test_it_is_the_highest_of_all_that_fit(scale: Profile, slots: int, pair: tuple[str, str]):
     """Against trying every step: peaks, CPU and memory of the profile go up and down with its threads."""
     ends = (Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive"))
-    known = Profiles([*ends, scale])
+    profiles = Profiles([*ends, scale])
     step_per_s = max(point.rate_per_s for point in scale.points) / 10
 
     def job_at(rate_per_s: float):
-        return prepare(PI, task_types=TYPES, profiles=known, rate_per_s=rate_per_s)
+        return prepare(PI, task_types=TYPES, profiles=profiles, rate_per_s=rate_per_s)
 
     def fits(steps: int) -> bool:
         return schedule(job_at(steps * step_per_s), pair, supply=BUY).placement.needed <= slots
@@ -82,9 +82,9 @@ def test_a_rate_that_no_slot_holds_ends_the_search_and_one_without_end_is_refuse
     ends = {name: Profile(name, (Point(1, 1, 0.1, 0.1),), static=True) for name in ("sensors", "archive", "count")}
 
     def best(of: dict[str, Profile]):
-        known = Profiles(of.values())
+        profiles = Profiles(of.values())
         return highest_rate(
-            lambda rate: prepare(counting, task_types=TYPES, profiles=known, rate_per_s=rate), ("MBA", "DSM"),
+            lambda rate: prepare(counting, task_types=TYPES, profiles=profiles, rate_per_s=rate), ("MBA", "DSM"),
             supply=BUY, slots=4, step_per_s=10)
 
     assert best(ends | {"count": Profile("count", (Point(1, 120, 0.5, 0.1),))}).rate_per_s == 120

@@ -116,7 +116,7 @@ def test_only_a_handover_makes_new_fragments(scheme: Scheme) -> None:
 
 def state(version: int, **slots: list[str]) -> DesiredState:
     return DesiredState(version=version, slots={
-        name.lstrip("s"): WantedSlot(tuple(WantedFragment(own, (Task("t", "any", {}),)) for own in fragments))
+        name.lstrip("s"): WantedSlot(tuple(WantedFragment(name, (Task("t", "any", {}),)) for name in fragments))
         for name, fragments in slots.items()})
 
 

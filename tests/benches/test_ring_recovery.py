@@ -87,10 +87,10 @@ def test_the_first_living_holder_takes_over_and_no_other_range_moves(ring: Elast
     after = inherit(ring, held, living)
     assert set(after.ring.served) <= living and not after.ring.why_not
     assert {move.bundle for move, _ in ring.moved_to(after.ring)} <= dead
-    for each in ring.ranges:
-        heir = next((bundle for bundle in held[each.token] if bundle in living), None)
-        assert (heir is None) == (each in after.lost)
-        assert after.ring.owner(each.token) == (heir or after.takers[each.token])
+    for piece in ring.ranges:
+        heir = next((bundle for bundle in held[piece.token] if bundle in living), None)
+        assert (heir is None) == (piece in after.lost)
+        assert after.ring.owner(piece.token) == (heir or after.takers[piece.token])
     finders = found_by(ring, living)
     assert sorted(token for tokens in finders.values() for token in tokens) == sorted(after.takers)
     assert set(finders) <= living
@@ -99,7 +99,7 @@ def test_the_first_living_holder_takes_over_and_no_other_range_moves(ring: Elast
 def test_each_watches_the_one_before_it_and_a_row_is_found_by_who_is_behind_it() -> None:
     ring = ElasticRing.even(["k"], ["a", "b", "c", "d"])
     assert watched(ring) == {"a": ("d",), "b": ("a",), "c": ("b",), "d": ("c",)}
-    b, c = (each.token for each in ring.ranges[1:3])
+    b, c = (piece.token for piece in ring.ranges[1:3])
     assert found_by(ring, {"a", "d"}) == {"d": (b, c)}
     assert watched(ElasticRing.even(["k"], ["a"])) == {}
 
@@ -108,7 +108,7 @@ def test_each_watches_the_one_before_it_and_a_row_is_found_by_who_is_behind_it()
 def test_up_to_r_in_a_row_and_all_but_every_last_one_survive(copies: int, bundles: int) -> None:
     homes = zoned(bundles, 1)
     ring = ElasticRing.even(["k"], zones_in_turn(homes))
-    held, order = holders(ring, homes, copies=copies), [each.bundle for each in ring.ranges]
+    held, order = holders(ring, homes, copies=copies), [piece.bundle for piece in ring.ranges]
     for first in range(bundles):
         row = {order[(first + step) % bundles] for step in range(copies)}
         assert not inherit(ring, held, set(order) - row).lost
@@ -125,7 +125,7 @@ def test_up_to_r_in_a_row_and_all_but_every_last_one_survive(copies: int, bundle
 def test_neighbours_are_in_different_zones_so_that_a_zone_may_go(zones: int, words: str) -> None:
     homes = zoned(12, zones)
     ring = ElasticRing.even(["k"], zones_in_turn(homes))
-    order = [homes[each.bundle].zone for each in ring.ranges]
+    order = [homes[piece.bundle].zone for piece in ring.ranges]
     assert zones == 1 or all(zone != order[place - 1] for place, zone in enumerate(order))
     held = holders(ring, homes, copies=1)
     assert str(survival(held, homes)) == words

@@ -15,8 +15,8 @@ def test_rows_are_compared_with_flink_and_with_fewer_dataflows() -> None:
         row("Weir", 10, "1 s", 0.1), row("Flink", 40, "–", 0.16), row("Flink", 40, "–", 0.1, 1),
         row("Weir", 40, "5 s", 0.2, 1), row("Weir", 40, "5 s", 0.3, 2)])
 
-    assert [each["times_flink"] for each in rows] == [None, None, 1.25, None, 1.0, 1.0, 2.0, 3.0]
-    assert [each["further_mcores"] for each in rows] == [None, 3.3, 4.0, None, None, None, None, None]
+    assert [row["times_flink"] for row in rows] == [None, None, 1.25, None, 1.0, 1.0, 2.0, 3.0]
+    assert [row["further_mcores"] for row in rows] == [None, 3.3, 4.0, None, None, None, None, None]
 
 
 def test_parts_are_told_by_what_they_took_since_and_have_now() -> None:

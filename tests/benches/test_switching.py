@@ -20,7 +20,7 @@ def test_both_kinds_of_queries_change_slots() -> None:
 def test_elements_switch_in_waves_where_they_are_to() -> None:
     assert wave_elements(for_switches(100.0, "fast")) == []
     elements = wave_elements(for_switches(100.0, "wave"))
-    assert [(each.on, each.sources) for each in elements] == [("plain", ("wave-source",))] * 2
+    assert [(element.on, element.sources) for element in elements] == [("plain", ("wave-source",))] * 2
 
 
 def test_queries_can_be_read() -> None:
@@ -39,8 +39,8 @@ def test_the_longest_silence_is_that_within_the_span() -> None:
 
 
 def test_the_table_pairs_what_was_measured_together() -> None:
-    own = {"waits_ms": [*range(1, 101)], "silent_with_ms": [600] * 100, "silent_without_ms": [550] * 100}
-    table = rows({"cpu": [(10.2, 10.0), (10.0, 10.0)], "fast": own, "wave": own})
+    figures = {"waits_ms": [*range(1, 101)], "silent_with_ms": [600] * 100, "silent_without_ms": [550] * 100}
+    table = rows({"cpu": [(10.2, 10.0), (10.0, 10.0)], "fast": figures, "wave": figures})
     assert table[0]["p50"] == 1.0 and table[0]["p99"] == 2.0
     assert [row["p50"] for row in table if "paired" in row["what"]] == [50, 50]
-    assert quantile(own["waits_ms"], 0.99) == 99 and quantile([7], 0.5) == 7
+    assert quantile(figures["waits_ms"], 0.99) == 99 and quantile([7], 0.5) == 7

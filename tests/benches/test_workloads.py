@@ -90,8 +90,8 @@ def test_a_component_that_nothing_feeds_gets_a_source():
 def test_what_a_task_stands_for_keeps_it_apart():
     other = {**TEMPLATE, "nodes": [*TEMPLATE["nodes"][:2], {"id": "Plot", "type": "Draw"}]}
     one, two = (
-        set(merge({}, opmw.dataflow_of(each, task_types=task_types()), task_types=task_types()).running.values())
-        for each in (TEMPLATE, other)
+        set(merge({}, opmw.dataflow_of(template, task_types=task_types()), task_types=task_types()).running.values())
+        for template in (TEMPLATE, other)
     )
     assert len(one & two) == 2, "the input and the sorter"
 

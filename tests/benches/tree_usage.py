@@ -73,6 +73,6 @@ def _used_s(process: psutil.Process) -> float:
 
 
 def _processes(pids: tuple[int, ...]) -> Iterator[psutil.Process]:
-    for pid in {each for root in pids for each in (root, *descendants(root))}:
+    for pid in {process for root in pids for process in (root, *descendants(root))}:
         with suppress(psutil.Error):
             yield psutil.Process(pid)

@@ -153,10 +153,10 @@ def summary(rows: Sequence[Second], *, limit_s: float) -> list[dict[str, Any]]:
     """A row for each phase: the medians of its last half, as what came before is on the way there."""
     lines = []
     for phase in PHASES:
-        own = [row for row in rows if row.phase == phase]
-        if not own:
+        seconds = [row for row in rows if row.phase == phase]
+        if not seconds:
             continue
-        late = own[len(own) // 2:]
+        late = seconds[len(seconds) // 2:]
 
         def middle(name: str, late: Sequence[Second] = late) -> float:
             return round(statistics.median(getattr(row, name) for row in late), 1)

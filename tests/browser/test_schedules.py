@@ -244,13 +244,13 @@ def test_from_any_rate_one_step_leads_back_to_the_submitted_one(address: str, pa
     page = page_of(width=1280, at=None)
     page.goto(address)
     settled(page)
-    own, field = page.get_by_role("link", name="As submitted: 50/s"), page.get_by_role("spinbutton")
-    expect(own).to_have_count(0)
+    link, field = page.get_by_role("link", name="As submitted: 50/s"), page.get_by_role("spinbutton")
+    expect(link).to_have_count(0)
     field.fill("0.01")  # below the slider's first step
     expect(page.locator("[data-what-if]")).to_have_attribute("data-at", "0.01")
     assert field.evaluate("field => field.validity.valid"), "it can be sent, too"
     page.locator("#pair-LSA-DSM").check()
-    own.click()
+    link.click()
     expect(page.locator("output[data-part='rate']")).to_have_text("50/s")
     expect(page.locator("tr[data-pair='LSA-DSM']")).to_have_attribute("data-chosen", "")
 

@@ -126,7 +126,7 @@ def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(
         drawn(page)
         violations = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
         faults |= {
-            f"{width} {each['id']}": [(node["html"], node["any"]) for node in each["nodes"]] for each in violations}
+            f"{width} {fault['id']}": [(node["html"], node["any"]) for node in fault["nodes"]] for fault in violations}
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert faults == {}
 

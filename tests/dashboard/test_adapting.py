@@ -74,9 +74,9 @@ def dear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the task's alternates the one of most value takes ten times as much as the other."""
     from scheduler.controllers.evidence import adaptations
 
-    known = adaptations.alternate_figures
+    figures = adaptations.alternate_figures
     monkeypatch.setattr(adaptations, "alternate_figures", lambda *args, **more: tuple(
-        replace(each, event_s=4e-6 if each.name == "all" else 4e-7) for each in known(*args, **more)))
+        replace(way, event_s=4e-6 if way.name == "all" else 4e-7) for way in figures(*args, **more)))
     monkeypatch.setattr("scheduler.model.costs.Costs.task_event_us", lambda *_: 0.01)
 
 
@@ -91,8 +91,8 @@ def test_an_overload_is_met_by_the_cheap_way(loop: Loop, record: DataflowRecord)
         "executing", "work", "few", "controllers")
     assert "as in the last minute. Too little is known" in turn.decision["why"]
     looked_at = json.loads(turn.decision["arguments"]["looked_at"])
-    assert [each["alternates"] for each in looked_at if each["is_chosen"]] == [{"work": "few"}]
-    assert {} in [each["alternates"] for each in looked_at], "what runs is among what was looked at"
+    assert [candidate["alternates"] for candidate in looked_at if candidate["is_chosen"]] == [{"work": "few"}]
+    assert {} in [candidate["alternates"] for candidate in looked_at], "what runs is among what was looked at"
     enacted(proposal)
     assert on(record) == "few"
     loop.run()

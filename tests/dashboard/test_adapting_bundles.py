@@ -34,9 +34,9 @@ GOALS = DataflowGoals(most_per_hour=5.0, least_per_hour=0.01)
 @pytest.fixture
 def loop(profiled: World, monkeypatch: pytest.MonkeyPatch) -> Loop:
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
-    known = Costs.task_event_us
+    event_us = Costs.task_event_us
     monkeypatch.setattr(
-        Costs, "task_event_us", lambda own, kind: 8_000.0 if kind.name == "pi_viete" else known(own, kind))
+        Costs, "task_event_us", lambda costs, kind: 8_000.0 if kind.name == "pi_viete" else event_us(costs, kind))
     loop = Loop(profiled)
     loop.set("acts", controller=ADAPTATION)
     return loop
@@ -164,11 +164,11 @@ def test_a_ring_is_cut_anew_where_its_fullest_bundle_is_behind(
     [change] = RoundRow.objects.get(controller=ADAPTATION).decision["changes"]
     assert (change["aspect"], change["subject"]) == ("keys of", before.tasks[0])
     enacted(proposal)
-    own = [bundle for bundle in mean(record).bundles if not bundle.leaving]
-    shares = [sum(loads.share(KeyRange(*each, "")) for each in bundle.key_ranges) for bundle in own]
-    assert len(own) == len(before.bundles) and shares == pytest.approx([bundle.weight for bundle in own], abs=0.01)
+    after = [bundle for bundle in mean(record).bundles if not bundle.leaving]
+    shares = [sum(loads.share(KeyRange(*keys, "")) for keys in bundle.key_ranges) for bundle in after]
+    assert len(after) == len(before.bundles) and shares == pytest.approx([bundle.weight for bundle in after], abs=0.01)
     assert change["after"] == " + ".join(
-        f"{100 * size / KEY_GROUPS:.2f}%" for _, size in sorted(each for bundle in own for each in bundle.key_ranges))
+        f"{100 * size / KEY_GROUPS:.2f}%" for _, size in sorted(keys for bundle in after for keys in bundle.key_ranges))
 
 
 @pytest.mark.long  # tests/scheduler/controllers/test_bundle_adaptation.py has what stands against it

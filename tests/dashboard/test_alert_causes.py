@@ -64,11 +64,11 @@ def test_a_slot_that_dies_is_one_alert_of_each_team_for_all_that_ran_there(
         alerts = estate.round()
     assert sorted((alert.kind, alert.team.slug if alert.team else "", alert.element) for alert in alerts) == [
         ("failing", "city", "n1/0"), ("failing", "mobility", "n1/0"), ("unreachable", "", "n1/0")]
-    own = next(alert for alert in alerts if alert.team == world.city)
-    assert own.text.startswith("4 dataflows do not run as they should (bikes, cars, traffic and 1 more): ")
-    assert set(own.dataflow_ids) == {str(record.pk) for record in records}
+    of_city = next(alert for alert in alerts if alert.team == world.city)
+    assert of_city.text.startswith("4 dataflows do not run as they should (bikes, cars, traffic and 1 more): ")
+    assert set(of_city.dataflow_ids) == {str(record.pk) for record in records}
     for record in records:
-        assert list(selectors.search(viewer_of(world.carla), AlertFilter(dataflow=str(record.pk)))) == [own]
+        assert list(selectors.search(viewer_of(world.carla), AlertFilter(dataflow=str(record.pk)))) == [of_city]
     [mail] = Delivery.objects.filter(user=world.carla)
     assert "4 dataflows" in mail.subject
 

@@ -249,13 +249,13 @@ def test_marks_of_a_slot_tell_of_a_private_dataflow_to_its_team_alone(world: Wor
         for slot in load_estate().slots])
     for name, seen in (("carla", True), ("vera", True), ("mo", False), ("outsider", False), ("root", True)):
         user = world.users[name]
-        known = " ".join(
+        texts = " ".join(
             note.text for slot in load_estate().slots for note in history_of(
                 viewer_of(user), "slot", slot.name, Range(NOW_S - 3600, NOW_S + 3600)).annotations)
         marks = " ".join(
             f"{mark}" for slot in load_estate().slots for mark in marks_of(
                 viewer_of(user), "slot", slot.name, begin_s=NOW_S - 3600, end_s=NOW_S + 3600))
-        assert ("hush" in known) is ("hush" in marks) is seen, name
+        assert ("hush" in texts) is ("hush" in marks) is seen, name
 
 
 def test_a_rule_of_ones_own_wins_over_the_teams_and_one_that_is_off_watches_nothing(

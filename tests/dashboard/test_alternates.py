@@ -61,8 +61,8 @@ def test_a_switch_is_rolled_back(world: World) -> None:
     task = load_estate().submitted[str(record.pk)].running["work"]
     proposal = enacted(approved(switched(world, record, "few"), world.ana))
     roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
-    [own] = load_estate().settings.values()
-    assert own.alternates == {task: "all"}
+    [settings] = load_estate().settings.values()
+    assert settings.alternates == {task: "all"}
 
 
 @pytest.mark.django_db
@@ -147,8 +147,8 @@ def test_a_path_is_shown_switched_and_compared(world: World, client: Client, not
     assert change in client.get(f"/proposals/{changed.pk}/").content.decode()
     cancel_proposal(actor=world.carla, proposal_id=changed.pk)
     enacted(approved(switched(world, record, "few"), world.ana))
-    [own] = load_estate().settings.values()
-    assert list(own.alternates.values()) == ["few"]
+    [settings] = load_estate().settings.values()
+    assert list(settings.alternates.values()) == ["few"]
 
 
 @pytest.mark.django_db
@@ -161,7 +161,7 @@ def test_an_approved_switch_begins_a_wave_at_once_and_once(
     record = running(world.carla, world.city, in_waves, world.ana)
     estate = load_estate()
     task = estate.submitted[str(record.pk)].running["work"]
-    [source] = [each.id for each in estate.tasks.values() if not each.parents]
+    [source] = [running.id for running in estate.tasks.values() if not running.parents]
     execution.publish()
     assert json.loads(broker.get(keys.waves(task))) == [[1, "all"]]
     enacted(approved(switched(world, record, "few"), world.ana))
@@ -212,6 +212,6 @@ def test_page_and_command_switch_several_tasks_in_one_plan(world: World, client:
         plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
         assert len(plan.steps) == 2, "one plan for both"
     for wrong, message in ((["work"], "names no task"), (["work=few", "work=all"], "named twice")):
-        more = [text for each in wrong for text in ("--along", each)]
+        more = [text for words in wrong for text in ("--along", words)]
         with pytest.raises(CommandError, match=message):
             call_command("switch", str(record.pk), "more", "short", *more, stdout=StringIO())

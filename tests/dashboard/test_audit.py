@@ -106,19 +106,19 @@ def database_writes(tree: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("path", SERVICES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_public_service_that_writes_enters_a_command(path):
-    own = {function.name: function for function in functions(path)}
+    by_name = {function.name: function for function in functions(path)}
 
     def writes(name: str, seen: frozenset[str] = frozenset()) -> bool:
-        function = own[name]
-        inner = (calls(function) & set(own)) - seen - {name}
+        function = by_name[name]
+        inner = (calls(function) & set(by_name)) - seen - {name}
         return bool(database_writes(function)) or any(writes(called, seen | {name}) for called in inner)
 
-    for name, function in own.items():
+    for name, function in by_name.items():
         if name.startswith("_") or not (writes(name) or enters_audited(function)):
             continue
         takes_audit = TAKES_AUDIT in {argument.arg for argument in function.args.args}
         delegates = not database_writes(function) and all(
-            enters_audited(own[called]) for called in calls(function) & set(own) if writes(called))
+            enters_audited(by_name[called]) for called in calls(function) & set(by_name) if writes(called))
         assert enters_audited(function) or takes_audit or delegates, f"{path.name}: {name} writes outside a command"
 
 

@@ -164,7 +164,7 @@ def test_comparing_says_the_same_and_changes_nothing(world: World, record: Dataf
 def test_a_plan_decides_by_the_estate_of_its_own_time(world: World, submitted_with_it: bool) -> None:
     """Slots that go after something was proposed are found missing by its plan, and another choice takes its place."""
     measured(world, slots=200)
-    much, own = (ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=rate) for rate in (1500, None))
+    much, as_submitted = (ScheduleChoice.of(pair=("MBA", "SAM"), rate_per_s=rate) for rate in (1500, None))
     if submitted_with_it:
         proposal = submit_dataflow(actor=world.carla, team=world.city, text=linear(), schedule=much)
     else:
@@ -177,7 +177,7 @@ def test_a_plan_decides_by_the_estate_of_its_own_time(world: World, submitted_wi
     assert not FragmentRow.objects.exists()
     with pytest.raises(InsufficientSlots):
         propose_schedule(actor=world.carla, dataflow_id=proposal.dataflow_id, choice=much)
-    fewer = propose_schedule(actor=world.carla, dataflow_id=proposal.dataflow_id, choice=own)
+    fewer = propose_schedule(actor=world.carla, dataflow_id=proposal.dataflow_id, choice=as_submitted)
     assert prepare_proposal(proposal_id=fewer.pk).status == "pending"
 
 

@@ -156,11 +156,11 @@ def test_what_a_limit_costs_is_told_apart(world: World, slots: Slots, clock) -> 
     estate = load_estate()
     tasks = [set(estate.submitted[str(record.pk)].running.values()) for record in (slow, fast)]
     shared = estate.places[next(iter(tasks[0] & tasks[1]))][0]
-    own = next(iter({estate.places[task][0] for task in tasks[1] - tasks[0]}))
+    fragment_id = next(iter({estate.places[task][0] for task in tasks[1] - tasks[0]}))
     BatchFigures.objects.bulk_create([
         BatchFigures(
             fragment_id=shared, unlimited_ms=10_000, alone_ms={str(slow.pk): 5_000, str(fast.pk): 500}),
-        BatchFigures(fragment_id=own, unlimited_ms=10_000)])
+        BatchFigures(fragment_id=fragment_id, unlimited_ms=10_000)])
     slots.batches = 1_000  # so many that all CPU goes to them
     record_usage(at=NOON)
     slots.work(1_000, events=0)

@@ -76,8 +76,8 @@ def make(settings, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
         return made[-1]
 
     yield make
-    for each in made:
-        each.stop()
+    for job_clock in made:
+        job_clock.stop()
 
 
 def test_one_of_two_does_it_and_the_other_goes_on_after_it(make: Callable[..., JobClock], at_once: None) -> None:
@@ -127,7 +127,7 @@ def test_what_fails_holds_nothing_up_and_is_tried_again(make: Callable[..., JobC
     ticks.tick(1)
     not_sent.fails = None
     ticks.tick(2)
-    assert [len(each) for each in (fails.given, not_sent.sent, works.given)] == [2, 1, 2]
+    assert [len(job) for job in (fails.given, not_sent.sent, works.given)] == [2, 1, 2]
 
 
 def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callable[..., JobClock]) -> None:

@@ -26,8 +26,8 @@ def test_the_document_says_of_every_command_what_its_parser_says() -> None:
     written, parsers = sections(DOCUMENT.read_text()), sections(described())
     assert set(written) == set(parsers), ANEW
     assert [name for name in parsers if written[name] != parsers[name]] == [], ANEW
-    own = {name for name, app in get_commands().items() if app == "dashboard.commands"} - {"bench"}
-    assert own | {"up", "agent", "machine", "spark-cluster", "backup", "restore", "test"} == set(parsers)
+    names = {name for name, app in get_commands().items() if app == "dashboard.commands"} - {"bench"}
+    assert names | {"up", "agent", "machine", "spark-cluster", "backup", "restore", "test"} == set(parsers)
     assert str(ROOT) not in DOCUMENT.read_text()
 
 

@@ -61,8 +61,8 @@ def test_the_plan_shows_it_apart_and_the_wider_task_stays(world, wide):
     [refined] = shown["refined"]
     assert refined["task"] == "warm" and refined["wider"]["type"] == "range_filter"
     assert [user["name"] for user in refined["wider"]["used_by"]] == ["wide"]
-    own = plan_of(proposal.plan).dataflow.running["warm"]
-    assert [stream["source"] for stream in shown["streams"] if stream["target"] == own] == [refined["wider"]["id"]]
+    running = plan_of(proposal.plan).dataflow.running["warm"]
+    assert [stream["source"] for stream in shown["streams"] if stream["target"] == running] == [refined["wider"]["id"]]
     client = Client()
     client.force_login(world.carla)
     page = client.get(f"/proposals/{proposal.pk}/").content.decode()
@@ -97,7 +97,7 @@ def test_an_alternate_and_a_static_task_work_once_for_both(world):
 
     mine = enacted(approved(proposal, world.ana)).dataflow
     [element] = with_figures(viewer, mine.pk, dynamic_tasks(viewer, mine.pk))
-    figures = {each.name: each for each in element.figures}
+    figures = {figure.name: figure for figure in element.figures}
     assert element.on == "all" and figures["all"].event_s < figures["few"].event_s
     page = client.get(f"/dataflows/{mine.pk}/dynamic").content.decode()
     assert "few" in page and "latency_ms &gt; 2000" in page

@@ -67,10 +67,10 @@ def test_what_slots_take_is_learned_and_plans_are_priced_with_it(world: World, s
     assert costs.scale == pytest.approx(2.5, rel=0.02) and prices().costs == costs
     schedule_ends_as_seen(world, costs)
     plan = plan_of(planned(world.ben, world.mobility, document("trams", window=30, visibility="private")).plan)
-    own, declared = (  # without the driver's part: a query is declared with a third of it, and has all of it here
-        price.cores_delta - price.queries_started * each.fixed_cores
-        for price, each in ((plan.price, costs), (before.price, DECLARED)))
-    assert own == pytest.approx(2.5 * declared, rel=0.05) and costs.fixed_cores > DECLARED.fixed_cores
+    learned, declared = (  # without the driver's part: a query is declared with a third of it, and has all of it here
+        price.cores_delta - price.queries_started * assumed.fixed_cores
+        for price, assumed in ((plan.price, costs), (before.price, DECLARED)))
+    assert learned == pytest.approx(2.5 * declared, rel=0.05) and costs.fixed_cores > DECLARED.fixed_cores
     assert plan.price.machine == MACHINE and plan.price.cores_error > 0 and plan.price.not_measured == ()
     assert before.price.measured_queries == 0
 

@@ -37,8 +37,8 @@ def caused(error: Exception, cause: BaseException) -> Exception:
     caused(OperationalError("could not serialize"), psycopg.errors.SerializationFailure()),
 ], ids=str)
 def test_a_busy_database_is_named(error: Exception):
-    known = as_weir_error(error)
-    assert (known.code, http_status(known), known.facts) == ("database_busy", 503, {"retry_after_s": 5})
+    wrong = as_weir_error(error)
+    assert (wrong.code, http_status(wrong), wrong.facts) == ("database_busy", 503, {"retry_after_s": 5})
 
 
 def test_other_errors_are_not_a_busy_database():

@@ -30,9 +30,9 @@ def caused(error: Exception, cause: BaseException) -> Exception:
     redis.ResponseError("MISCONF Redis is configured to save RDB snapshots, but it is unable to persist to disk."),
 ], ids=lambda error: type(error).__name__)
 def test_a_full_disk_is_named(error: Exception) -> None:
-    known = as_weir_error(error)
-    assert (known.code, http_status(known)) == ("disk_full", 507)
-    assert known.remedy
+    wrong = as_weir_error(error)
+    assert (wrong.code, http_status(wrong)) == ("disk_full", 507)
+    assert wrong.remedy
 
 
 def test_other_errors_are_not_a_full_disk() -> None:

@@ -99,9 +99,9 @@ def test_any_dataflow_that_works_in_a_query_can_ask_for_its_move(world: World, s
     DataflowRecord.objects.filter(pk=first.pk).update(status=REMOVING)
     estate = load_estate()
     heads = {fragment.tasks[0] for fragment in estate.fragments.values() if len(fragment.tasks) > 1}
-    own = estate.submitted[str(second.pk)]
-    later = replace(own, running={task: name for task, name in own.running.items() if name not in heads})
-    assert heads and later.running and later != own
+    submitted = estate.submitted[str(second.pk)]
+    later = replace(submitted, running={task: name for task, name in submitted.running.items() if name not in heads})
+    assert heads and later.running and later != submitted
     monkeypatch.setattr(draining, "current_estate", lambda: replace(
         estate, submitted={**estate.submitted, str(second.pk): later}))
     assert turn().dataflow == second
@@ -193,9 +193,9 @@ def test_a_node_is_drained_over_the_api_and_used_again(world: World, sent) -> No
     entries = AuditEntry.objects.filter(verb="node.drain")
     assert [(entry.actor, entry.subject_id) for entry in entries] == [(world.root, "n1")]
     assert root.post("/api/nodes/n1/drain").json() == answer.json() and entries.count() == 1, "once is enough"
-    known = mo.get("/api/nodes/n1/drain").json()
-    assert known["draining"] and known["queries"] == [] and known["others"] == len(on("n1"))
-    assert str(record.pk) not in str(known)
+    drain = mo.get("/api/nodes/n1/drain").json()
+    assert drain["draining"] and drain["queries"] == [] and drain["others"] == len(on("n1"))
+    assert str(record.pk) not in str(drain)
     drained(world)
     assert root.get("/api/nodes/n1/drain").json() == {
         "node": "n1", "draining": True, "queries": [], "others": 0, "leaving": None, "is_empty": False}

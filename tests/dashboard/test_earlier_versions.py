@@ -126,9 +126,9 @@ def test_every_migration_that_was_replaced_is_kept_and_known_to_back_ups() -> No
     present = MigrationLoader(None).disk_migrations
     replaced = {name for migration in present.values() for name in migration.replaces}
     assert replaced == earlier_names() - set(present)
-    known = held_database.known_migrations()
-    assert earlier_names() | {name for name in present if name[0] in known} == {
-        (app, name) for app, names in known.items() for name in names}
+    by_app = held_database.known_migrations()
+    assert earlier_names() | {name for name in present if name[0] in by_app} == {
+        (app, name) for app, names in by_app.items() for name in names}
 
 
 def test_only_a_database_in_the_middle_of_the_chains_needs_them() -> None:

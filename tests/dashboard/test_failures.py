@@ -86,7 +86,7 @@ def test_the_traceback_is_not_for_who_may_not_read_what_leaves_one_of_its_tasks(
     shown = {
         "failures": lambda: failures(viewer, failing.record.pk)[0].traceback,
         "query": lambda: query_of(viewer, failing.query).traceback,
-        "problems": lambda: next(each.traceback for each in problems(viewer).now if each.subject == failing.query)}
+        "problems": lambda: next(row.traceback for row in problems(viewer).now if row.subject == failing.query)}
     assert bool(shown[place]()) is (credential_of == "none")
 
 

@@ -124,8 +124,8 @@ def test_a_switch_is_proposed_once_asks_nobody_and_is_kept(world: World, record:
     assert prepared.status == EXECUTING and prepared.author is None
     assert "rate = 200" in prepared.plan.options["reason"]
     enacted(prepared)
-    [own] = load_estate().settings.values()
-    assert list(own.alternates.values()) == ["few"]
+    [settings] = load_estate().settings.values()
+    assert list(settings.alternates.values()) == ["few"]
     assert looked(watches, 200.0, second=40) == [] and looked(watches, 20.0, second=41) == ["all"]
     watches.store()
     [state] = GuardState.objects.all()
@@ -294,7 +294,7 @@ def test_page_and_api_show_guards_and_try_others(
     alternates, name = f"/api/dataflows/{record.pk}/alternates", "work"
     answer = client.post(f"{alternates}/{name}/try", {
         "hours": 1, "guards": {"all": "rate < 100"}}, content_type="application/json").json()
-    assert [(each["before"], each["alternate"]) for each in answer["switches"]] == [("all", "few"), ("few", "all")]
+    assert [(row["before"], row["alternate"]) for row in answer["switches"]] == [("all", "few"), ("few", "all")]
     [task] = client.get(alternates).json()
     assert task["readings"]["rate"] == 20.0
     assert client.get(f"{address}/wrk/charts.json").status_code == 404
@@ -305,7 +305,7 @@ def test_what_fails_is_told_once_in_each_case_tried_again_and_forgotten() -> Non
     with capture_logs() as entries:
         for second, circumstances in enumerate(("a", "a", "b")):
             failures.note("t", error, second, circumstances)
-    assert [(each["event"], each["task"]) for each in entries] == [("not_read", "t")] * 2
+    assert [(entry["event"], entry["task"]) for entry in entries] == [("not_read", "t")] * 2
     assert failures.waits("t", "b", 2) and failures.waits("t", "b", 1 + AGAIN_S)
     assert not failures.waits("t", "a", 2) and not failures.waits("t", "b", 2 + AGAIN_S)
     for forget in (lambda: failures.keep({"u"}), lambda: failures.over("t")):

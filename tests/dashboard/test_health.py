@@ -330,7 +330,7 @@ def test_a_package_of_task_types_that_cannot_be_read_is_named(world: World, monk
     problem = PluginProblem("alarms", "plant-alarms", "it raises RuntimeError: boom")
     monkeypatch.setattr(jobs, "plugin_problems", lambda: (problem,))
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
-    [finding] = [each for each in health.findings(view_for(viewer_of(world.carla))) if each.part == "package"]
+    [finding] = [finding for finding in health.findings(view_for(viewer_of(world.carla))) if finding.part == "package"]
     assert (finding.name, finding.severity) == ("alarms", "warn")
     assert "plant-alarms" in finding.cause and "boom" in finding.cause and "start Weir again" in finding.remedy
 

@@ -226,14 +226,14 @@ def test_schedules_cut_the_ring_by_load_and_leave_it_where_that_gains_nothing(
     of = {mean(record).id: KeyLoads((90.0,) * 85 + (9.0,) * 171)}  # the first third has most
     monkeypatch.setattr(node_calls, "key_loads", lambda writers: of)
     planned = problem_of(record).schedule(("MBA", "SAM"), 50)
-    ranges = [KeyRange(*own, part.slot) for part in parts_of(planned)["mean"] for own in part.key_ranges]
-    shares = [of[mean(record).id].share(own) for own in ranges]
+    ranges = [KeyRange(*key_range, part.slot) for part in parts_of(planned)["mean"] for key_range in part.key_ranges]
+    shares = [of[mean(record).id].share(key_range) for key_range in ranges]
     assert shares == pytest.approx([part.weight for part in parts_of(planned)["mean"]], abs=0.01)
     assert changes(planned, {"mean": mean(record).queries}).leave == len(ranges)
     plan = plan_of(rescheduled(keyed, record, at(50)).plan)
     [after] = [fragment for fragment in plan.fragments_after.values() if fragment.divided_by_key]
-    assert [own for bundle in after.bundles if not bundle.leaving for own in bundle.key_ranges] == [
-        (own.token, own.size) for own in ranges]
+    assert [key_range for bundle in after.bundles if not bundle.leaving for key_range in bundle.key_ranges] == [
+        (key_range.token, key_range.size) for key_range in ranges]
     of[mean(record).id] = skewed(events=1.0)  # as good as even: nothing is gained
     same = problem_of(record).schedule(("MBA", "SAM"), 50)
     assert is_cut_so(parts_of(same)["mean"], mean(record).bundles)

@@ -169,7 +169,7 @@ def test_an_output_that_cannot_be_read_stops_nobody_else(
 ) -> None:
     broker, estate, chooser = broker_of_choices, load_estate(), LearnedChoices()
     [channel] = outputs_of(estate, task_id())
-    broker.events[channel] = [{**each, "variances": wrong} for each in forecasts(1, "m0")]
+    broker.events[channel] = [{**event, "variances": wrong} for event in forecasts(1, "m0")]
     assert chooser.look(estate, {}, 1) == () and chooser.are_there and not broker.choices
     broker.events[channel] = forecasts(2, "m1")
     chooser.look(estate, {}, 2)
@@ -208,8 +208,8 @@ def test_an_output_that_holds_no_forecasts_takes_no_other_task_with_it(
     channels = {task: channel for task in tasks for channel in outputs_of(estate, task)}
     for hostile, channel in channels.items():
         broker.choices.clear()
-        broker.events = {own: forecasts(1, "m0") for own in channels.values()}
-        broker.events[channel] = [{**each, **wrong} for each in forecasts(1, "m0", "m0")]
+        broker.events = {channel: forecasts(1, "m0") for channel in channels.values()}
+        broker.events[channel] = [{**event, **wrong} for event in forecasts(1, "m0", "m0")]
         chooser = LearnedChoices()
         assert chooser.look(estate, {}, 1) == chooser.look(estate, {}, 2) == ()
         assert set(broker.choices) - {hostile} == set(tasks) - {hostile}

@@ -198,7 +198,7 @@ def test_an_order_that_is_not_taken_is_tried_again_less_and_less_often(estate: E
     assert len(estate.provider.asked) == 4 and order.error == "no quota"
     [finding] = wrong_machines(view_for(EVERYTHING), [])
     assert "cannot be started" in finding.cause and "no quota" not in finding.cause
-    assert [each["error"] for each in machines_told(with_errors=False)["machines"]] == [""]
+    assert [machine["error"] for machine in machines_told(with_errors=False)["machines"]] == [""]
     estate.provider.fails = ""
     estate.run(later_s=200)
     order.refresh_from_db()
@@ -230,7 +230,7 @@ def test_a_recommended_machine_is_ordered_by_an_administrator_and_kept_for_what_
     with pytest.raises(InvalidTransition):
         decline_machine(actor=world.root, node=order.node, at=estate.at)
     verbs = AuditEntry.objects.filter(verb__startswith="machine.").order_by("pk")
-    assert [(each.verb, each.actor) for each in verbs][:2] == [
+    assert [(row.verb, row.actor) for row in verbs][:2] == [
         ("machine.recommend", None), ("machine.order", world.root)]
 
 

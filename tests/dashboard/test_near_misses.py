@@ -111,8 +111,8 @@ def test_another_teams_private_tasks_are_never_offered(world):
     running(world.mo, world.mobility, document("hidden", window=60, visibility="private"), world.ben)
     mine = planned(world.carla, world.city, document("new", window=61))
     assert near_misses_of(mine) == ()
-    own = planned(world.mo, world.mobility, document("also-hidden", window=61, visibility="private"))
-    assert len(near_misses_of(own)) == 1
+    proposal = planned(world.mo, world.mobility, document("also-hidden", window=61, visibility="private"))
+    assert len(near_misses_of(proposal)) == 1
     assert near_misses_in(world.city, document("later", window=61, visibility="private")) == []
 
 

@@ -38,20 +38,20 @@ def test_the_first_document_of_the_docs_shares_tasks_with_the_sample_that_runs(
 def test_samples_of_which_most_runs_come_first_and_say_what_the_preview_says(world: World) -> None:
     viewer = viewer_of(world.carla)
     clearest, *_ = offered_samples(viewer)
-    assert clearest.sample.slug == CLEAREST and {each.in_estate for each in offered_samples(viewer)} == {0}
+    assert clearest.sample.slug == CLEAREST and {offer.in_estate for offer in offered_samples(viewer)} == {0}
     running(world.carla, world.city, FIRST.text, world.ana)
     offered = offered_samples(viewer)
     *others, last = offered
     assert last.sample.slug == FIRST_SAMPLE and last.runs_whole and last.in_estate == FIRST.tasks, "its name is taken"
-    assert [each.in_estate for each in others] == sorted((each.in_estate for each in others), reverse=True)
-    assert len({each.sample.slug for each in offered if each.in_estate}) >= 4
-    for each in offered[:2]:
-        preview = preview_submission(viewer, team=world.city, text=each.sample.text, format="yaml")
-        assert preview["reused"] == each.in_estate > 0
+    assert [offer.in_estate for offer in others] == sorted((offer.in_estate for offer in others), reverse=True)
+    assert len({offer.sample.slug for offer in offered if offer.in_estate}) >= 4
+    for offer in offered[:2]:
+        preview = preview_submission(viewer, team=world.city, text=offer.sample.text, format="yaml")
+        assert preview["reused"] == offer.in_estate > 0
 
 
 @pytest.mark.django_db
 def test_private_tasks_of_others_are_not_told_of(world: World) -> None:
     running(world.carla, world.city, FIRST.text + "visibility: private\n", world.ana)
     for user in (world.carla, world.mo):
-        assert {each.in_estate for each in offered_samples(viewer_of(user))} == {0}, "a shared one would not join it"
+        assert {offer.in_estate for offer in offered_samples(viewer_of(user))} == {0}, "a shared one would not join it"

@@ -228,15 +228,15 @@ def test_the_slider_stands_at_what_the_dataflow_costs(world: World, played: Play
     record = running(world.carla, world.city, document("tuned", latency="500 ms"), world.ana)
     other = running(world.mo, world.mobility, document("slow", window=20, latency="20 s"), world.ben, world.ana)
     played.run(60)
-    for each, user, limit_s in ((record, world.carla, 0.5), (other, world.mo, 20.0)):
-        answer = latency_prices(viewer_of(user), each.pk)
-        cost = cost_of(viewer_of(user), each.pk)
-        [own] = [offer for offer in answer["offers"] if offer["limit_s"] == limit_s]
+    for dataflow, user, limit_s in ((record, world.carla, 0.5), (other, world.mo, 20.0)):
+        answer = latency_prices(viewer_of(user), dataflow.pk)
+        cost = cost_of(viewer_of(user), dataflow.pk)
+        [of_limit] = [offer for offer in answer["offers"] if offer["limit_s"] == limit_s]
         assert not answer["estimated"] and answer["cores"] == SAME(cost.whole.cores, abs=1e-6)
         assert answer["pays_per_hour"] == SAME(cost.pays.per_hour, abs=1e-6)
-        assert own["cores"] == SAME(cost.whole.cores, abs=1e-4)
-        assert own["pays_cores"] == SAME(cost.pays.cores, abs=1e-4)
-        assert own["pays_per_hour"] == SAME(cost.pays.per_hour, abs=1e-5)
+        assert of_limit["cores"] == SAME(cost.whole.cores, abs=1e-4)
+        assert of_limit["pays_cores"] == SAME(cost.pays.cores, abs=1e-4)
+        assert of_limit["pays_per_hour"] == SAME(cost.pays.per_hour, abs=1e-5)
 
 
 def work_of(client: Client, record: DataflowRecord) -> dict[str, Any]:
@@ -295,8 +295,8 @@ def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
     now = told_of(world.carla, record).agrees()
     assert back.rests_on == MEASURED
     assert back.cores_delta >= ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"]
-    own = now.cores - with_few.cores
-    assert own == SAME(ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"], abs=2e-6)
+    freed = now.cores - with_few.cores
+    assert freed == SAME(ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"], abs=2e-6)
     at = passes(slots, minutes=75, since=at)
     assert told_of(world.carla, record).agrees().basis == MEASURED, "another was on in the hour that is over"
     passes(slots, minutes=30, since=at)

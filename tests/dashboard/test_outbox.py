@@ -228,7 +228,7 @@ def test_what_waits_for_somebody_who_is_deactivated_is_sent_by_no_way(world: Wor
     assert sending.send_due(now=lambda: NOW_S) == 1, "what is for others goes out"
     assert [message.to for message in mail.outbox] == [["ana@example.org"]] and got.requests == []
     dead = Delivery.objects.filter(state=DEAD)
-    assert dead.count() == len(ways) and all("carla is deactivated" in each.error for each in dead)
+    assert dead.count() == len(ways) and all("carla is deactivated" in delivery.error for delivery in dead)
 
 
 @pytest.mark.parametrize("answer", [b"\0", b"no \x00 thanks \\u0000", b"\xed\xa0\x80"])

@@ -125,7 +125,7 @@ def test_the_papers_steps_are_taken_by_nodes_and_noted_here(
     assert intervals(record) <= {settings.TRIGGER_MS}, "the site chooses nothing"
     setup = published[-1]["n1"]
     assert {share.limit_s for share in setup.shares} == {0.3}
-    assert all(own.managers == ("n1",) and own.longest_ms == 30_000 for own in setup.own.values())
+    assert all(query.managers == ("n1",) and query.longest_ms == 30_000 for query in setup.own.values())
 
     played.by_managers_ms = 125
     notes = played.run(60)
@@ -212,9 +212,9 @@ def test_the_estate_says_how_many_limits_are_held(world: World, played: Played) 
 
     assert '<dd class="text-warn" id="limits-held" data-refresh>1 of 2</dd>' in page
     assert page.count("latency limit impossible") == 1
-    own = client.get(f"/dataflows/{hasty.pk}/").content.decode()
-    assert "impossible" in own
-    assert "300 ms" in own
+    html = client.get(f"/dataflows/{hasty.pk}/").content.decode()
+    assert "impossible" in html
+    assert "300 ms" in html
     assert client.get(f"/dataflows/{hasty.pk}/latency/prices").json()["offers"]
     LatencyStatus.objects.update(state="waiting")
     waiting = client.get("/").content.decode()
@@ -319,12 +319,12 @@ def test_nothing_is_chosen_while_nothing_is_heard_and_rows_of_what_left_go(world
 
 def test_a_teams_freshness_is_of_those_that_ask_for_nothing(world: World, played: Played) -> None:
     plain = running(world.carla, world.city, document("plain"), world.ana)
-    own = running(world.carla, world.city, document("own", window=20, latency="2 s"), world.ana)
+    limited = running(world.carla, world.city, document("own", window=20, latency="2 s"), world.ana)
 
     set_freshness(actor=world.dev, team=world.city, limit_s=None)
 
     assert DataflowRecord.objects.get(pk=plain.pk).latency_limits == ()
-    assert DataflowRecord.objects.get(pk=own.pk).latency_limits == (LatencyLimit(2.0),)
+    assert DataflowRecord.objects.get(pk=limited.pk).latency_limits == (LatencyLimit(2.0),)
 
 
 @pytest.mark.parametrize(

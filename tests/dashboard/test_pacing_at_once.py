@@ -93,6 +93,6 @@ def test_a_limit_that_changes_place_in_the_list_takes_along_what_is_known_of_it(
     assert (after[0].limit, after[1].limit) == (before[1].limit, before[0].limit)
     assert (after[1].state, is_met_by_measurement(after[1])) == ("met", True), "by the model it cannot be, but it held"
     for number, row in after.items():
-        known = before[1 - number]
+        former = before[1 - number]
         assert (row.measured_s, row.other_s, row.since) == (
-            pytest.approx(known.measured_s, rel=0.05), pytest.approx(known.other_s), known.since)
+            pytest.approx(former.measured_s, rel=0.05), pytest.approx(former.other_s), former.since)

@@ -63,7 +63,7 @@ def test_a_policy_is_proposed_approved_versioned_and_taken_back(world: World, re
     enacted(approved(proposal, world.ana))
     policy = policy_told(viewer, record.pk, "work")
     assert (policy.number, policy.policy.kind, dict(policy.policy.guards)) == (1, "activation", FAST.guards)
-    assert [(each.number, each.author, each.reason) for each in policy.versions] == [
+    assert [(version.number, version.author, version.reason) for version in policy.versions] == [
         (1, "carla", "too slow at noon"), (0, "", "")]
     after = load_estate()
     assert (before.tasks, before.fragments) == (after.tasks, after.fragments), "no query was touched"
@@ -104,8 +104,8 @@ def test_a_policy_and_a_switch_of_one_task_do_not_undo_each_other(world: World, 
     enacted(approved(prepare_proposal(proposal_id=switch_alternate(
         actor=world.carla, dataflow_id=record.pk, task="work", alternate="few").pk), world.ana))
     enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana))
-    [own] = load_estate().settings.values()
-    assert list(own.alternates.values()) == ["few"] and len(own.policies) == 1
+    [settings] = load_estate().settings.values()
+    assert list(settings.alternates.values()) == ["few"] and len(settings.policies) == 1
 
 
 def test_a_rule_switches_while_a_policy_waits_for_its_reviewers(world: World, record: DataflowRecord) -> None:
@@ -129,7 +129,7 @@ def test_exactly_one_activation_guard_is_on_and_trouble_is_told(world: World, re
     assert wanted(watches, second=2, per_s=45.0) == [], "both are true: the one that was on is kept"
     watches.store()
     policy = policy_told(viewer_of(world.carla), record.pk, "work")
-    assert policy.trouble == "both_on" and [each.allowed for each in policy.guards] == [True, True]
+    assert policy.trouble == "both_on" and [guard.allowed for guard in policy.guards] == [True, True]
     assert [finding.what for finding in policy.findings] == ["both_on"]
 
 
@@ -139,7 +139,7 @@ def test_value_functions_choose_and_those_that_are_not_known_are_told(world: Wor
     assert wanted(watches, second=0) == ["few"], "a division by zero is NULL, and comes after any number"
     watches.store()
     policy = policy_told(viewer_of(world.carla), record.pk, "work")
-    assert {each.name: each.worth for each in policy.guards} == {"all": None, "few": 0.5}
+    assert {guard.name: guard.worth for guard in policy.guards} == {"all": None, "few": 0.5}
     assert wanted(watches, second=1, per_s=21.0) == []
 
 
@@ -170,14 +170,14 @@ def test_figures_of_other_tasks_and_of_the_dataflow(world: World, record: Datafl
     parse = subject_of(estate, estate.submitted[str(record.pk)].running["parse"])
     [reached] = parse.series("rate")
     cpu = Series(DATAFLOW, str(record.pk), "cpu")
-    watches, known = GuardWatches(), {reached: 5.0, cpu: 0.1}
+    watches, figures = GuardWatches(), {reached: 5.0, cpu: 0.1}
     missed = Series(DATAFLOW, str(record.pk), "limits_missed")
-    assert wanted(watches, second=0, more=known | {missed: 0.0}) == []
-    assert wanted(watches, second=1, more=known | {reached: 200.0}) == ["few"]
-    assert wanted(watches, second=2, more=known) == []
-    assert wanted(watches, second=3, more=known | {missed: 1.0}) == ["few"]
-    assert wanted(watches, second=4, more=known | {missed: 0.0}) == []
-    assert wanted(watches, second=5, more=known | {cpu: 1000.0}) == ["few"]
+    assert wanted(watches, second=0, more=figures | {missed: 0.0}) == []
+    assert wanted(watches, second=1, more=figures | {reached: 200.0}) == ["few"]
+    assert wanted(watches, second=2, more=figures) == []
+    assert wanted(watches, second=3, more=figures | {missed: 1.0}) == ["few"]
+    assert wanted(watches, second=4, more=figures | {missed: 0.0}) == []
+    assert wanted(watches, second=5, more=figures | {cpu: 1000.0}) == ["few"]
 
 
 def test_figures_of_another_dataflow_are_read_where_it_is_shared(world: World, record: DataflowRecord) -> None:
@@ -304,7 +304,7 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     watches.store()
     policy = client.get(f"{address}/policy").json()
     assert policy["number"] == 1 and policy["policy"]["guards"] == {"few": "rate > 5"}
-    assert [(each["name"], each["allowed"], each["worth"]) for each in policy["guards"]] == [
+    assert [(guard["name"], guard["allowed"], guard["worth"]) for guard in policy["guards"]] == [
         ("all", None, 1.0), ("few", True, 10.0)]
     wrong = client.post(f"{address}/policy", {"guards": {"few": "rte > 5"}}, content_type="application/json")
     assert wrong.status_code == 422 and "Did you mean rate?" in wrong.json()["remedy"]
@@ -355,7 +355,7 @@ def test_a_dry_run_plays_other_tasks_and_posted_events(
     monkeypatch.setattr(guard_dry_runs, "timezone", SimpleNamespace(now=lambda: datetime.fromtimestamp(end_s, UTC)))
     draft = PolicyDraft({"few": "parse.rate > 100 OR count(events.alarm, '1 min') > 0"}, {"few": 9})
     trial = trial_of(viewer_of(world.carla), record.pk, "work", hours=1, draft=draft)
-    assert [(each.before, each.alternate) for each in trial.switches] == [
+    assert [(switch.before, switch.alternate) for switch in trial.switches] == [
         ("all", "few"), ("few", "all"), ("all", "few"), ("few", "all")]
     assert trial.switches[2].at_ms == (end_s - 100) * 1000
     out = StringIO()

@@ -73,7 +73,7 @@ def test_a_draft_that_names_too_many_dataflows_is_refused_before_they_are_read(
         running(world.mo, world.mobility, document(name), world.ben, world.ana)
     assert proposed(world, record, PolicyDraft({"few": "roads.parse.rate > 5"})).status == "pending"
     read, begin = [], policy_catalogs._columns
-    monkeypatch.setattr(policy_catalogs, "_columns", lambda own: read.append(own.pk) or begin(own))
+    monkeypatch.setattr(policy_catalogs, "_columns", lambda record: read.append(record.pk) or begin(record))
     with pytest.raises(InvalidGuard, match="name 2 tasks, dataflows"):
         proposed(world, record, PolicyDraft({"few": "mobility.roads.parse.rate > 5 OR lanes.out.value > 1"}))
     assert set(read) == {record.pk}

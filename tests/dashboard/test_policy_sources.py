@@ -52,8 +52,8 @@ class _Model:
     stored = 0
 
     def look(self, estate: Any, values: Any, now_s: int) -> list[WantedSwitch]:
-        return [WantedSwitch(each.task, "few", "it has learned so", MODELS)
-                for each in elements_of(estate, MODELS).values() if each.on != "few"]
+        return [WantedSwitch(element.task, "few", "it has learned so", MODELS)
+                for element in elements_of(estate, MODELS).values() if element.on != "few"]
 
     def store(self) -> None:
         type(self).stored += 1
@@ -137,7 +137,7 @@ class TestAtTheSameTime:
         assert options["reason"] == "work wants few; more wants short"
         assert propose_switches(wanting(record, more="short"), load_estate(), at=timezone.now()) == [], "it is asked"
         enacted(prepare_proposal(proposal_id=proposal.pk))
-        on = {name for own in load_estate().settings.values() for name in own.alternates.values()}
+        on = {name for settings in load_estate().settings.values() for name in settings.alternates.values()}
         assert on == {"few", "short"}
         texts = AnnotationRow.objects.filter(what=SWITCHED).values_list("text", flat=True)
         assert all(text.startswith("work, more of two: few, short are on, because work wants few; ") for text in texts)

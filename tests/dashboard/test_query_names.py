@@ -29,13 +29,13 @@ def test_a_query_is_called_by_its_tasks_also_once_another_has_its_place(world: W
     [fragment] = load_estate().fragments.values()
     query_lines.store({fragment.id: ["f900-0"]}, at_s=NOW_S)
     text = f"f900-1 and {fragment.id} wait for {fragment.tasks[1]}: weir:chan:{fragment.id}.0, x/{fragment.id}/offsets."
-    own, foreign = view_for(viewer_of(world.carla)), view_for(viewer_of(world.mo))
+    of_carla, foreign = view_for(viewer_of(world.carla)), view_for(viewer_of(world.mo))
 
     name = "sense → … → out of hush"
-    assert name_of_query(own, fragment) == name
-    assert names_of_queries(own, [fragment.id, "f900-0", "f901-0"]) == {
+    assert name_of_query(of_carla, fragment) == name
+    assert names_of_queries(of_carla, [fragment.id, "f900-0", "f901-0"]) == {
         fragment.id: name, "f900-0": name, "f901-0": "f901-0"}
-    assert own.in_words(text) == (
+    assert of_carla.in_words(text) == (
         f"f900-1 and {name} wait for parse of hush: weir:chan:{fragment.id}.0, x/{fragment.id}/offsets.")
     assert name_of_query(foreign, fragment) == OF_OTHERS
     assert "hush" not in foreign.in_words(text) + "".join(names_of_queries(foreign, ["f900-0"]).values())

@@ -165,10 +165,10 @@ def test_the_choice_is_kept_when_a_plan_is_computed_again_and_when_a_removal_is_
     running(world.carla, world.city, document("traffic"), world.ana)
     proposal = submit_dataflow(actor=world.mo, team=world.mobility, text=document("mine"), fresh=True)
     record = enacted(approved(prepared(proposal), world.ben, world.ana)).dataflow
-    own = load_estate().submitted[str(record.pk)].running
+    chosen = load_estate().submitted[str(record.pk)].running
     gone = approved(prepared(remove_dataflow(actor=world.mo, dataflow_id=record.pk)), world.ben)
     roll_back_proposal(actor=world.ben, proposal_id=gone.pk)
-    assert load_estate().submitted[str(record.pk)].running == own
+    assert load_estate().submitted[str(record.pk)].running == chosen
 
 
 @pytest.mark.parametrize("begin", ["soon", "2999-01-01T00:00:00", "12"])

@@ -112,7 +112,7 @@ def test_what_has_not_run_yet_has_no_rate_rather_than_one_of_zero(world: World, 
         reading = jobs.LiveReading(measured=True, flows=replace(jobs.LiveReading().flows, tasks=flows))
         monkeypatch.setattr(jobs, "read_live", lambda *_, reading=reading: reading)
         values = values_of(view_for(viewer_of(world.root)))
-        assert [values.get(each) for each in series] == expected
+        assert [values.get(line) for line in series] == expected
 
 
 @pytest.mark.broker
@@ -239,8 +239,8 @@ def test_pages_read_what_was_recorded(world: World, hush: dict[str, str], observ
     recorded(observed, Recorder(), at_s=now_s)
     history = dataflow_history(viewer_of(world.vera), hush["traffic"])
     assert history["events_in_per_s"][-1] > 0 and len(history["at"]) == len(history["latency_p99_ms"]) >= 1
-    own, foreign = (estate_history(viewer_of(world.users[who])) for who in ("vera", "mo"))
-    assert (own["running_tasks"][-1], foreign["running_tasks"][-1]) == (8.0, 4.0)
+    of_vera, foreign = (estate_history(viewer_of(world.users[who])) for who in ("vera", "mo"))
+    assert (of_vera["running_tasks"][-1], foreign["running_tasks"][-1]) == (8.0, 4.0)
 
 
 @pytest.mark.broker

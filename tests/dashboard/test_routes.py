@@ -344,12 +344,12 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
             assert marks[:4] == "----", (method, pattern)
         if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
-        own = (  # tokens and choices of one's own; leaving; what one says; a search, which the trail has and no more
+        mine = (  # tokens and choices of one's own; leaving; what one says; a search, which the trail has and no more
             "api/estate/tasks/<str:task_id>/searches", "estate/tasks/<slug:task_id>/search",
             "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/notice-choices",
             "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
             "proposals/<uuid:proposal_id>/comments")
-        assert "+" not in marks[4] or pattern in own, "a viewer changes something"
+        assert "+" not in marks[4] or pattern in mine, "a viewer changes something"
 
 
 def test_a_token_does_no_more_than_its_scope(everything: Everything, request: pytest.FixtureRequest) -> None:

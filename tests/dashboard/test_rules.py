@@ -325,7 +325,7 @@ def test_an_approval_counts_while_its_giver_may_give_one(world: World, lose: str
         deactivate(actor=world.root, username="ana")
     assert approve(world.abe, proposal).status == "pending"
     [team] = review_of(viewer_of(world.vera), proposal)["teams"]
-    assert {each["reviewer"]: (each["counts"], each["lost_role"]) for each in team["approvals"]} == {
+    assert {approval["reviewer"]: (approval["counts"], approval["lost_role"]) for approval in team["approvals"]} == {
         "ana": (False, True), "abe": (True, False)}
     assert proposal in awaiting(viewer_of(world.dev))
     assert approve(world.dev, proposal).status == "executing"

@@ -189,11 +189,11 @@ def test_what_others_leave_of_a_slot_is_scheduled_and_told(profiled: World):
 def test_own_slots_count_as_free_and_come_first(profiled: World):
     record = scheduled(profiled, at(18))
     problem = problem_of(record)
-    own = {query.slot for fragment in load_estate().fragments.values() for query in fragment.queries}
+    slots = {query.slot for fragment in load_estate().fragments.values() for query in fragment.queries}
     free = [slot.name for node in problem.supply.free for slot in node.slots]
-    assert set(free[:len(own)]) == own and len(free) == 8 and not problem.blocked
+    assert set(free[:len(slots)]) == slots and len(free) == 8 and not problem.blocked
     chosen_schedule = problem.schedule(("MBA", "SAM"), 18)
-    assert {slot.name for slot in chosen_schedule.placement.slots} == own
+    assert {slot.name for slot in chosen_schedule.placement.slots} == slots
 
 
 def test_task_types_that_nobody_measured_are_planned_by_estimates_and_the_plan_says_so(profiled: World):
@@ -346,9 +346,9 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(profiled: Worl
 
 
 def test_profiles_that_may_no_longer_hold_are_told_of(profiled: World, monkeypatch):
-    known = registry.task_types()
+    types = registry.task_types()
     newer = TaskTypes(
-        [replace(task_type, version=2) if task_type.name == "pi_viete" else task_type for task_type in known.values()])
+        [replace(task_type, version=2) if task_type.name == "pi_viete" else task_type for task_type in types.values()])
     monkeypatch.setattr("dashboard.jobs.task_types", lambda: newer)
     notes = plan_of(proposed(profiled, at(18)).plan).notes
     assert notes[-1] == (

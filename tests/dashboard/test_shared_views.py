@@ -116,14 +116,14 @@ def test_records_are_made_anew_only_where_their_rows_are_others(world: World):
         lambda: Team.objects.filter(pk=world.city.pk).update(name="Town"),
         lambda: DataflowRecord.objects.filter(pk=ids[1]).update(visibility="private")]
     before = records_of(ids)
-    assert all(again is known for again, known in zip(records_of(ids), before, strict=True))
+    assert all(again is record for again, record in zip(records_of(ids), before, strict=True))
     for change in changes:
         change()
         after = records_of(ids)
-        assert all(record is not known for record in after for known in before)
+        assert all(record is not former for record in after for former in before)
         read = DataflowRecord.objects.filter(pk__in=ids).select_related("team")
-        assert [(vars(each) | {"_state": 0}, vars(each.team) | {"_state": 0}) for each in after] == [
-            (vars(each) | {"_state": 0}, vars(each.team) | {"_state": 0}) for each in read]
+        assert [(vars(record) | {"_state": 0}, vars(record.team) | {"_state": 0}) for record in after] == [
+            (vars(record) | {"_state": 0}, vars(record.team) | {"_state": 0}) for record in read]
         before = after
     assert [str(record.pk) for record in records_of(ids[:1])] == ids[:1] and not records_of([])
 

@@ -161,7 +161,7 @@ def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPat
     assert [with_plan for _, _, with_plan in played] == [False] * 3 + [True] * 3
     for first in (0, 3):
         lengths = [end - begin for begin, end, _ in played[first:first + 3]]
-        assert lengths == [timedelta(hours=each) for each in (24, 24, 12)]
+        assert lengths == [timedelta(hours=hours) for hours in (24, 24, 12)]
         assert played[first][1] == played[first + 1][0]
 
 
@@ -387,10 +387,10 @@ def test_the_api_does_the_same(world: World) -> None:
     worked_off()
     answer = client.get(f"/api/simulations/{begun.json()['id']}").json()
     assert (answer["status"], answer["sides"]) == (DONE, [])
-    assert [each["name"] for each in answer["algorithms"]] == ["CE"]
-    assert [(each["source"], len(each["rates_per_s"])) for each in answer["forecasts"]] == [("sense", 4)]
+    assert [algorithm["name"] for algorithm in answer["algorithms"]] == ["CE"]
+    assert [(forecast["source"], len(forecast["rates_per_s"])) for forecast in answer["forecasts"]] == [("sense", 4)]
     answer = client.get(f"/api/simulations/{replay.json()['id']}").json()
-    assert answer["algorithms"] == [] and [each["title"] for each in answer["sides"]] == ["as it is", "with the plan"]
+    assert answer["algorithms"] == [] and [side["title"] for side in answer["sides"]] == ["as it is", "with the plan"]
     assert client.get(f"/api/dataflows/{record.pk}/simulations").json()["total"] == 1
     assert client.get(f"/api/proposals/{proposal.pk}/replays").json()["total"] == 1
     refused = post(f"/api/simulations/{begun.json()['id']}/cancel", {})

@@ -53,17 +53,17 @@ def statements(act: Callable[[], object]) -> int:
 
 def test_no_command_of_an_upload_asks_for_the_same_rows_twice(world: World) -> None:
     running(world.mo, world.mobility, document("before", window=7), world.ben)
-    known: dict[str, int] = {}
+    times_by_select: dict[str, int] = {}
     count = 0
 
     def note(execute: Callable, sql: str, params: object, many: bool, context: object) -> object:
         nonlocal count
         count += 1
         if written := re.match(r'(?:INSERT (?:OR IGNORE )?INTO|UPDATE|DELETE FROM) ("\w+")', sql):
-            for select in [select for select in known if written[1] in select]:
-                del known[select]
+            for select in [select for select in times_by_select if written[1] in select]:
+                del times_by_select[select]
         elif sql.startswith("SELECT"):
-            known[f"{sql} {params}"] = known.get(f"{sql} {params}", 0) + 1
+            times_by_select[f"{sql} {params}"] = times_by_select.get(f"{sql} {params}", 0) + 1
         return execute(sql, params, many, context)
 
     proposal = Proposal()
@@ -74,10 +74,10 @@ def test_no_command_of_an_upload_asks_for_the_same_rows_twice(world: World) -> N
         lambda pending: approved(pending, world.ben),
         enacted,
     ):
-        known.clear()
+        times_by_select.clear()
         with connection.execute_wrapper(note):
             proposal = command(proposal)
-        twice = [select for select, times in known.items() if times > 1]
+        twice = [select for select, times in times_by_select.items() if times > 1]
         # Roles may have ended while a command waited for its turn to write.
         assert [select for select in twice if 'FROM "teams_membership"' not in select] == []
     assert proposal.status == DONE

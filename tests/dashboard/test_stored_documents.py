@@ -26,13 +26,13 @@ def tighten(monkeypatch):
     """Windows of fewer than 20 events, and averages without a reason, are refused from now on."""
 
     def apply() -> None:
-        known = jobs.task_types()
-        average = known["block_average"]
+        types_now = jobs.task_types()
+        average = types_now["block_average"]
         parameters = [
             replace(parameter, minimum=20) if parameter.name == "window" else parameter
             for parameter in average.parameters]
         parameters.append(Parameter("reason", "string", "Why.", required=True))
-        types = TaskTypes([*known.values(), replace(average, parameters=tuple(parameters))])
+        types = TaskTypes([*types_now.values(), replace(average, parameters=tuple(parameters))])
         monkeypatch.setattr(jobs, "task_types", lambda: types)
 
     return apply

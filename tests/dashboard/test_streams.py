@@ -45,8 +45,8 @@ def copied(broker: redis.Redis, task_id: str, *numbers: int, query: str = "", bl
     """What the valve of a task's query has copied of these numbers, in order; each event was born when it says."""
     query = query or RunningTaskRow.objects.get(pk=task_id).fragment
     for first in range(0, len(numbers), block_of):
-        own = pa.array(numbers[first:first + block_of], pa.int64())
-        block = block_codec.encode_block(pa.record_batch({"_seq": own, "_born": own, "obs": ["t"] * len(own)}))
+        column = pa.array(numbers[first:first + block_of], pa.int64())
+        block = block_codec.encode_block(pa.record_batch({"_seq": column, "_born": column, "obs": ["t"] * len(column)}))
         broker.lpush(keys.tapped(task_id, query), block)
     broker.sadd(keys.tapped(task_id), query)
 
@@ -78,13 +78,13 @@ def test_the_newest_events_of_a_stream_within_a_query_are_shown_newest_first(wor
 def test_of_a_divided_task_each_query_shows_some_of_its_events_the_newest_of_all_first(world: World, broker) -> None:
     """Though one of them copies many at a time, and another one is slow."""
     task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
-    own = RunningTaskRow.objects.get(pk=task).fragment
-    divided(task, RunningBundle(own, "n1/0", 1, 0.5), RunningBundle("busy", "n1/1", 1, 0.5),
+    fragment_id = RunningTaskRow.objects.get(pk=task).fragment
+    divided(task, RunningBundle(fragment_id, "n1/0", 1, 0.5), RunningBundle("busy", "n1/1", 1, 0.5),
             RunningBundle("gone", "n1/0", 1, 0.0))
     viewer = viewer_of(world.mo)
     assert seqs(viewer, task) == []
-    assert all(broker.ttl(keys.tap(query)) > 0 for query in (own, "busy", "gone"))
-    copied(broker, task, 1, 4, query=own)
+    assert all(broker.ttl(keys.tap(query)) > 0 for query in (fragment_id, "busy", "gone"))
+    copied(broker, task, 1, 4, query=fragment_id)
     copied(broker, task, *range(10, 30), query="busy", block_of=5)
     copied(broker, task, 6, 7, query="gone")
     assert seqs(viewer, task) == [29, 28, 27, 4, 1]
@@ -96,18 +96,18 @@ def test_of_a_divided_task_each_query_shows_some_of_its_events_the_newest_of_all
 
 def test_while_a_query_hands_over_what_it_copied_is_shown_and_it_is_looked_at(world: World, broker) -> None:
     task = running_id(running(world.carla, world.city, document("traffic"), world.ana), "parse")
-    own = RunningTaskRow.objects.get(pk=task).fragment
+    fragment_id = RunningTaskRow.objects.get(pk=task).fragment
     divided(task, inherits=("before",))
     copied(broker, task, 1, 2, query="before")
     copied(broker, task, 3, query="part-of-before")
     viewer = viewer_of(world.mo)
     assert seqs(viewer, task) == [3, 2, 1]
-    assert all(broker.ttl(keys.tap(query)) > 0 for query in (own, "before", "part-of-before"))
-    copied(broker, task, 8, 9, query=own)
+    assert all(broker.ttl(keys.tap(query)) > 0 for query in (fragment_id, "before", "part-of-before"))
+    copied(broker, task, 8, 9, query=fragment_id)
     assert seqs(viewer, task, count=2) == [9, 8] and seqs(viewer, task) == [9, 8, 3, 2, 1]
     broker.delete(keys.tapped(task, "before"), keys.tapped(task, "part-of-before"))
     assert seqs(viewer, task) == [9, 8]
-    assert broker.smembers(keys.tapped(task)) == {own.encode()}, "what ended long ago is forgotten"
+    assert broker.smembers(keys.tapped(task)) == {fragment_id.encode()}, "what ended long ago is forgotten"
 
 
 def test_an_output_shows_what_its_channel_retains(world: World, broker) -> None:
@@ -116,8 +116,8 @@ def test_an_output_shows_what_its_channel_retains(world: World, broker) -> None:
     row = RunningTaskRow.objects.get(pk=task)
 
     def retained(query: str, *numbers: int) -> None:
-        own = pa.array(numbers, pa.int64())
-        block = block_codec.encode_block(pa.record_batch({"_seq": own, "_born": own}))
+        column = pa.array(numbers, pa.int64())
+        block = block_codec.encode_block(pa.record_batch({"_seq": column, "_born": column}))
         broker.xadd(keys.channel(f"{query}.{row.position}"), {"b": block, "n": len(numbers), "t": 0})
 
     retained(row.fragment, 7, 8)

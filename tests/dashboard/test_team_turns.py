@@ -39,13 +39,13 @@ def looks(tasks: dict[tuple[str, int], float], count: int) -> list[list[str]]:
 def test_a_team_takes_its_share_whatever_others_take(tasks: dict[tuple[str, int], float]) -> None:
     seen = looks(tasks, 60)
     for team in {team for team, _ in tasks}:
-        own = {key: taken for key, taken in tasks.items() if key[0] == team}
-        alone = looks(own, 60)
+        team_tasks = {key: taken for key, taken in tasks.items() if key[0] == team}
+        alone = looks(team_tasks, 60)
         assert alone == [[task for task in look if task.startswith(team)] for look in seen]
-        taken = sum(own[team, int(task.removeprefix(team))] for look in alone for task in look)
-        assert taken <= BURST_S + 60 * EACH_S + max(own.values()) + 1e-6
-        if sum(own.values()) <= EACH_S:
-            assert all(len(look) == len(own) for look in alone)
+        taken = sum(team_tasks[team, int(task.removeprefix(team))] for look in alone for task in look)
+        assert taken <= BURST_S + 60 * EACH_S + max(team_tasks.values()) + 1e-6
+        if sum(team_tasks.values()) <= EACH_S:
+            assert all(len(look) == len(team_tasks) for look in alone)
 
 
 def test_tasks_of_a_team_that_takes_too_much_come_in_turn() -> None:

@@ -98,10 +98,10 @@ def test_schedules_moves_and_drains_are_offered_a_teams_own_slots_alone(world: W
     run(world, "city", "noise", 5)
     run(world, "mobility", "cars", 4)
     estate = load_estate()
-    [own], [foreign] = slots_of("mobility"), slots_of("city")
+    [of_mobility], [foreign] = slots_of("mobility"), slots_of("city")
     offered = {team: {slot.name for node in supply(estate, team=team).free for slot in node.slots}
                for team in ("city", "mobility")}
-    assert offered == {"city": {foreign, "n2/0"}, "mobility": {own, "n2/0"}}
+    assert offered == {"city": {foreign, "n2/0"}, "mobility": {of_mobility, "n2/0"}}
 
     query = {fragment.team: fragment.id for fragment in estate.fragments.values()}
     refused = moved(world, "mobility", query["mobility"], foreign)
@@ -110,7 +110,7 @@ def test_schedules_moves_and_drains_are_offered_a_teams_own_slots_alone(world: W
     enacted(approved(moved(world, "city", query["city"], "n2/0"), world.ana))
 
     drain_node(name="n1")
-    out = {each.fragment.team: each for each in outgoing_of(current_estate(), "n1", at=timezone.now())}
+    out = {outgoing.fragment.team: outgoing for outgoing in outgoing_of(current_estate(), "n1", at=timezone.now())}
     assert out["city"].slot == "n2/0" and out["mobility"].slot == ""
     assert out["mobility"].hold.why == "No other node has a slot that is empty or its team's own."
 

@@ -104,9 +104,9 @@ def test_the_owner_and_administrators_revoke(world: World, who: str, may: bool):
 def test_lists_hold_what_one_may_revoke(world: World):
     _, secret = create_token(actor=world.carla, name="of carla", scope="read")
     _, admin = create_token(actor=world.root, name="of root", scope="admin")
-    own = Client(headers={"Authorization": f"Bearer {secret}"}).get("/api/tokens").json()
-    assert [(row["name"], row["scope"], row["ended"]) for row in own] == [("of carla", "read", False)]
-    assert own[0]["last_used"] is not None and "secret" not in own[0]
+    rows = Client(headers={"Authorization": f"Bearer {secret}"}).get("/api/tokens").json()
+    assert [(row["name"], row["scope"], row["ended"]) for row in rows] == [("of carla", "read", False)]
+    assert rows[0]["last_used"] is not None and "secret" not in rows[0]
     people = Client(headers={"Authorization": f"Bearer {admin}"}).get("/api/people").json()
     assert {row["username"]: [token["name"] for token in row["tokens"]] for row in people if row["tokens"]} == {
         "carla": ["of carla"], "root": ["of root"]}

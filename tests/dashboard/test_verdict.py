@@ -127,8 +127,8 @@ def test_every_place_says_the_same(
     assert places == {"estate": state, "wall": state, "readyz": state, "words": {words}}
     health = client.get("/api/estate").json()["health"]
     assert sum(row["severity"] != "note" for row in health.values()) == int(state in ("bad", "warn"))
-    own = client.get(f"/api/dataflows/{record.pk}/live").json()["health"]
-    assert own.keys() == health.keys(), "all of it concerns this dataflow"
+    told_health = client.get(f"/api/dataflows/{record.pk}/live").json()["health"]
+    assert told_health.keys() == health.keys(), "all of it concerns this dataflow"
 
 
 def test_an_alert_of_another_team_is_not_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ NOTED: list[AlternateSwitch] = []
 
 
 def task() -> RunningTask:
-    [running_task] = [each for each in load_estate().tasks.values() if each.type == "dynamic_fold"]
+    [running_task] = [running for running in load_estate().tasks.values() if running.type == "dynamic_fold"]
     return running_task
 
 

@@ -284,14 +284,16 @@ def test_the_newest_events_of_an_output(world: World, broker: redis.Redis):
 
 def test_what_nodes_tell_of_a_dataflows_queries_is_on_its_page(world: World, broker: redis.Redis, client):
     record = running(world.carla, world.city, document("traffic"), world.ana)
-    [own] = load_estate().fragments
+    [query] = load_estate().fragments
     for event in (
-        {"kind": "fragment_failed", "at_ms": 1_000, "fragment": own, "error": "task count: no such field", "slot": "0"},
+        {"kind": "fragment_failed", "at_ms": 1_000, "fragment": query, "error": "task count: no such field",
+         "slot": "0"},
         {"kind": "fragment_failed", "at_ms": 1_500, "fragment": "f9-9", "error": "of another one", "slot": "0"},
-        {"kind": "joined_late", "at_ms": 2_000, "fragment": own, "asked": "oldest", "kept_since_ms": 61_000},
-        {"kind": "joined_late", "at_ms": 3_000, "fragment": own, "asked": "oldest", "kept_since_ms": None},
-        {"kind": "sink_found_otherwise", "at_ms": 3_500, "fragment": own, "task": "t", "what": "The table is another."},
-        {"kind": "of a newer node", "at_ms": 4_000, "fragment": own, "slot": "0"},
+        {"kind": "joined_late", "at_ms": 2_000, "fragment": query, "asked": "oldest", "kept_since_ms": 61_000},
+        {"kind": "joined_late", "at_ms": 3_000, "fragment": query, "asked": "oldest", "kept_since_ms": None},
+        {"kind": "sink_found_otherwise", "at_ms": 3_500, "fragment": query, "task": "t",
+         "what": "The table is another."},
+        {"kind": "of a newer node", "at_ms": 4_000, "fragment": query, "slot": "0"},
     ):
         broker.xadd("weir:events", {name: json.dumps(value) for name, value in event.items()})
     events = [event.what for event in notable_events(viewer_of(world.vera), record.pk)]

@@ -29,8 +29,8 @@ def events_of(drawn: list) -> list[dict]:
             for place, (meter, variances, error) in enumerate(drawn)]
 
 
-def chosen(known: KeyedChoices, events: list[dict], among=METHODS, bound: float = 0.1) -> KeyedChoices:
-    return chosen_by_key(known, events, by=["meter"], among=among, bound=bound)
+def chosen(before: KeyedChoices, events: list[dict], among=METHODS, bound: float = 0.1) -> KeyedChoices:
+    return chosen_by_key(before, events, by=["meter"], among=among, bound=bound)
 
 
 @given(hours, st.integers(0, 20), st.randoms(), st.floats(0.01, 1))
@@ -39,16 +39,16 @@ def test_what_is_chosen_is_the_fold_of_each_customer(drawn: list, cut: int, rng,
     events = events_of(drawn)
     first = events[:cut]
     rng.shuffle(first)
-    known = chosen(KeyedChoices(), first, bound=bound)
-    known = chosen(known, events, bound=bound)  # what was read already is there still
-    assert chosen(known, events[::-1], bound=bound) == known
+    choices = chosen(KeyedChoices(), first, bound=bound)
+    choices = chosen(choices, events, bound=bound)  # what was read already is there still
+    assert chosen(choices, events[::-1], bound=bound) == choices
     fold, states = ForecastChoice(shipped_choice(), bound), {}
     for event in events:
         state = states.setdefault(event["meter"], fold.start())
         list(fold.step(state, event["variances"], event["error"]))
     texts = {None: "\x00", "m\x1f2": "m\x1bu2"}
-    assert known.states == {texts.get(meter, meter): state for meter, state in states.items()}
-    assert known.alternates == {key: state["method"] for key, state in known.states.items()}
+    assert choices.states == {texts.get(meter, meter): state for meter, state in states.items()}
+    assert choices.alternates == {key: state["method"] for key, state in choices.states.items()}
 
 
 def test_a_key_keeps_its_alternate_where_the_one_that_is_chosen_is_not_there() -> None:
@@ -61,16 +61,16 @@ def test_a_key_keeps_its_alternate_where_the_one_that_is_chosen_is_not_there() -
 
 def test_there_is_room_for_so_many_keys(monkeypatch) -> None:
     monkeypatch.setattr(keyed_choices, "MOST_KEYS", 2)
-    known = chosen(KeyedChoices(), events_of([(f"m{n}", [0.1] * 5, None) for n in range(4)]))
-    assert sorted(known.states) == ["m0", "m1"]
-    more = chosen(known, [{"_seq": 9, "_born": 9, "meter": name, "variances": [9.0] * 5} for name in ("m1", "m3")])
+    choices = chosen(KeyedChoices(), events_of([(f"m{n}", [0.1] * 5, None) for n in range(4)]))
+    assert sorted(choices.states) == ["m0", "m1"]
+    more = chosen(choices, [{"_seq": 9, "_born": 9, "meter": name, "variances": [9.0] * 5} for name in ("m1", "m3")])
     assert sorted(more.states) == ["m0", "m1"] and more.place == (9, 9)
 
 
 def test_a_key_that_is_too_long_to_keep_has_the_alternate_of_the_task() -> None:
     long = "m" * keyed_choices.LONGEST_KEY
-    known = chosen(KeyedChoices(), events_of([(key, [0.1] * 5, None) for key in (long, f"{long}m", "m" * 9_000_000)]))
-    assert list(known.states) == list(known.alternates) == [long]
+    choices = chosen(KeyedChoices(), events_of([(key, [0.1] * 5, None) for key in (long, f"{long}m", "m" * 9_000_000)]))
+    assert list(choices.states) == list(choices.alternates) == [long]
 
 
 @pytest.mark.broker

@@ -150,11 +150,11 @@ def test_what_may_not_be_restored_is_refused_in_a_line(why, words, made, tmp_pat
 def _altered(path: Path, name: str, change) -> None:
     """The archive with another content of one file, as one that was tampered with."""
     with zipfile.ZipFile(path) as old:
-        files, comment = {each: old.read(each) for each in old.namelist()}, old.comment
+        files, comment = {member: old.read(member) for member in old.namelist()}, old.comment
     files[name] = change(files[name])
     with zipfile.ZipFile(path, "w") as new:
-        for each, content in files.items():
-            new.writestr(each, content)
+        for member, content in files.items():
+            new.writestr(member, content)
         new.comment = comment
 
 
@@ -354,9 +354,9 @@ def test_progress_is_silent_for_a_second_then_speaks(capsys):
 
 
 def test_what_migrations_are_newer_is_told_by_this_versions_files():
-    known = held_database.known_migrations()
-    assert "0001_initial" in known["catalog"]
-    assert held_database.newer_migrations({**known, "auth": ["0099_of_django"], "gone_app": ["0001_initial"]}) == []
+    by_app = held_database.known_migrations()
+    assert "0001_initial" in by_app["catalog"]
+    assert held_database.newer_migrations({**by_app, "auth": ["0099_of_django"], "gone_app": ["0001_initial"]}) == []
     assert held_database.newer_migrations({"catalog": ["9999_later"]}) == ["catalog.9999_later"]
 
 

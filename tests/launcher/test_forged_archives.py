@@ -60,7 +60,7 @@ def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, ca
         **dict.fromkeys(texts, b"text"), "nodes/bomb": b"\0" * (32 << 20)})
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
     assert "damaged" in capsys.readouterr().out
-    assert sorted(each.name for each in tmp_path.rglob("*")) == ["weir.backup"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
 
 
 def test_a_manifest_is_not_unpacked_beyond_its_bound(tmp_path, monkeypatch, capsys):

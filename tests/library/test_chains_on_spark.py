@@ -33,11 +33,11 @@ def chain(frame, document: dict, *ids: str):
     return frame
 
 
-def reference(senml: list[str], ranges: dict, known: BloomFilter):
+def reference(senml: list[str], ranges: dict, stations: BloomFilter):
     """Messages as (sequence number, id, readings with gaps and outliers as None), of known stations only."""
     for seq, line in enumerate(senml):
         entries = {entry["n"]: entry.get("v", entry.get("sv")) for entry in json.loads(line.partition(",")[2])["e"]}
-        if entries["source"] not in known:
+        if entries["source"] not in stations:
             continue
         values = {}
         for name in URBAN.fields:
@@ -59,11 +59,11 @@ def test_etl(stream, ticks):
     events_out = events.run(lambda frame: chain(frame, document, *ids))
 
     senml = [row.senml for row in chain(ticks(300), document, "stations").collect()]
-    known = BloomFilter.of([f"urban-{number:04d}" for number in range(8)], expected_insertions=10_000,
-                           false_positive_ratio=0.01)
+    stations = BloomFilter.of([f"urban-{number:04d}" for number in range(8)], expected_insertions=10_000,
+                              false_positive_ratio=0.01)
     last: dict = defaultdict(list)
     expected = []
-    for seq, sensor, values in reference(senml, config["in_range"]["ranges"], known):
+    for seq, sensor, values in reference(senml, config["in_range"]["ranges"], stations):
         filled = {}
         for name, value in values.items():
             past = last[sensor, name][-5:]

@@ -168,7 +168,8 @@ def first_of_each_type() -> Iterator[Any]:
 def test_batches_of_a_type_that_says_so_may_stay_open(name, ddl, config, spark, tmp_path):
     """As its slot finds by Spark's plan: folds are at the host, and nothing else keeps state or runs Python."""
     task_type = registry.task_types()[name]
-    assert task_type.terminal not in ("parquet", "json") and not {"idle"} & {each.name for each in task_type.parameters}
+    assert task_type.terminal not in ("parquet", "json")
+    assert not {"idle"} & {option.name for option in task_type.parameters}
     assert can_be_hosted(spark, [Task("t", name, config)], registry.task_types(), tmp_path)
     nulls = [functions.lit(None).cast(column.dataType).alias(column.name)
              for column in spark.createDataFrame([], ddl).schema]

@@ -99,11 +99,11 @@ def test_alternates_on_top_of_a_static_task_give_what_they_give_alone(stream):
         {"name": "narrow", "type": "range_filter", "config": {"ranges": {"temperature": [1, 30]}}},
         {"name": "behind", "tasks": [{"id": "all", "type": "range_filter", "config": wide}, high], "streams": row}]})
 
-    def refining(name, own):
-        return Refined(PASSES, {}) if own == wide else registry.refinement(types[name], wide, own)
+    def refining(name, stated):
+        return Refined(PASSES, {}) if stated == wide else registry.refinement(types[name], wide, stated)
 
     refined = refined_alternates(config, refining, task_types=types)
-    pairs = list(zip(*(alternates_in(DYNAMIC, each) for each in (
+    pairs = list(zip(*(alternates_in(DYNAMIC, alternates) for alternates in (
         config, canonical_config(types[DYNAMIC], refined.config))), strict=True))
     assert {way.name: way.type for _, way in pairs} == {"equal": "union", "narrow": "range_filter", "behind": "sql"}
     source = stream(OBSERVATIONS)

@@ -74,9 +74,9 @@ def test_a_landmark_ends_the_windows_of_all_keys(drawn):
         if event[1]:
             keys = list(dict.fromkeys(other[0] for other in inside))
             for key in keys:
-                own = [other for other in inside if other[0] == key]
-                expected.append((event[3], event[2], event[4], key, own[0][2], event[2], len(own),
-                                 sum(other[7] for other in own), 0))
+                of_key = [other for other in inside if other[0] == key]
+                expected.append((event[3], event[2], event[4], key, of_key[0][2], event[2], len(of_key),
+                                 sum(other[7] for other in of_key), 0))
             inside = []
     assert run(LandmarkWindowed(1, AGGREGATES), events) == expected
 

@@ -59,8 +59,8 @@ def _joined(
     for turn, several in enumerate(bundles):
         ring = Ring.even(("of",), [str(place) for place in range(several)])
         left, texts = texts, []
-        for place, own in enumerate(ring.ranges):
-            state = states_of_keys((text, [(own.token, own.size)]) for text in left) or NOTHING
+        for place, piece in enumerate(ring.ranges):
+            state = states_of_keys((text, [(piece.token, piece.size)]) for text in left) or NOTHING
             stretches = batches(place)
             own_ones = stretches[len(stretches) * turn // len(bundles):len(stretches) * (turn + 1) // len(bundles)]
             for streams in chain.from_iterable(own_ones):
@@ -121,10 +121,11 @@ def test_a_join_gives_the_same_pairs_however_each_bundle_reads_the_streams(seed:
         """In two halves, between which keys may change hands."""
         halves = []
         for half in range(2):
-            own = [events[125 * half:125 * (half + 1)] for events in streams]
-            cuts = [_cut(125, chance) for _ in own]
-            halves.append([[own[number][slice(*cut[at])] if at < len(cut) else [] for number, cut in enumerate(cuts)]
-                           for at in range(max(map(len, cuts)))])
+            read_half = [events[125 * half:125 * (half + 1)] for events in streams]
+            cuts = [_cut(125, chance) for _ in read_half]
+            halves.append([
+                [read_half[number][slice(*cut[at])] if at < len(cut) else [] for number, cut in enumerate(cuts)]
+                for at in range(max(map(len, cuts)))])
         return halves
 
     def pairs(bundles: list[int]) -> dict[str, list]:

@@ -20,8 +20,8 @@ def reached(spark: Any, **settings: str) -> str:
     manager = jvm.org.apache.spark.SecurityManager(conf, jvm.scala.Option.empty(), None)
     client = jvm.org.apache.spark.rpc.RpcEnv.create("stranger", "127.0.0.1", 0, conf, manager, True)
     try:
-        own = spark.sparkContext.getConf()
-        address = jvm.org.apache.spark.rpc.RpcAddress(own.get("spark.driver.host"), int(own.get("spark.driver.port")))
+        live = spark.sparkContext.getConf()
+        address = jvm.org.apache.spark.rpc.RpcAddress(live.get("spark.driver.host"), int(live.get("spark.driver.port")))
         return client.setupEndpointRef(address, ENDPOINT).name()
     finally:
         client.shutdown()

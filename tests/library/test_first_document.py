@@ -33,9 +33,9 @@ def made(first: FirstDataflow) -> dict[str, dict[str, Any]]:
     def checked(task_type: Any, config: Any) -> Any:
         return check(task_type, config)
 
-    known: dict[str, Any] = {"task_types": task_types(), "check_config": checked, "columns_of": columns_of}
-    dataflow = read_document(json.dumps(first_document(first)), format="json", **known)
-    assert read_document(dump_document(dataflow, "yaml"), format="yaml", **known) == dataflow
+    registry: dict[str, Any] = {"task_types": task_types(), "check_config": checked, "columns_of": columns_of}
+    dataflow = read_document(json.dumps(first_document(first)), format="json", **registry)
+    assert read_document(dump_document(dataflow, "yaml"), format="yaml", **registry) == dataflow
     return {task.id: dict(task.config) for task in dataflow.tasks}
 
 

@@ -31,7 +31,7 @@ close = {"rel": 1e-6, "abs": 1e-6}
 def run(fold, inputs):
     """The outputs of one key, a list for each input; an input is a value or a tuple of values."""
     state = fold.start()
-    return [list(fold.step(state, *(each if isinstance(each, tuple) else (each,)))) for each in inputs]
+    return [list(fold.step(state, *(values if isinstance(values, tuple) else (values,)))) for values in inputs]
 
 
 @given(readings, st.floats(0.01, 10), st.floats(0.01, 10), st.floats(0.01, 100))
@@ -165,7 +165,7 @@ def test_join_puts_messages_together_whatever_the_order(data, messages, open_mes
         message, left = data.draw(st.sampled_from(waiting[:open_messages]))
         name = left.pop(data.draw(st.integers(0, len(left) - 1)))
         inputs.append((message, name, float(len(inputs)), len(inputs)))
-        waiting = [each for each in waiting if each[1]]
+        waiting = [pair for pair in waiting if pair[1]]
     outputs = [out for outputs in run(JoinByMessage(fields, open_messages, True), inputs) for out in outputs]
 
     expected = {}

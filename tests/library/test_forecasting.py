@@ -95,9 +95,9 @@ def test_one_method_goes_on_with_the_readings_of_another(first, second):
     events = readings(6)
     place = 5 * WIDTH
     _, state = run(HourlyForecast(first, INTERVAL_MS), events[:place])
-    _, own = run(HourlyForecast(second, INTERVAL_MS), events[:place])
+    _, days = run(HourlyForecast(second, INTERVAL_MS), events[:place])
     switched, _ = run(HourlyForecast(second, INTERVAL_MS), events[place:], state)
-    alone, _ = run(HourlyForecast(second, INTERVAL_MS), events[place:], own)
+    alone, _ = run(HourlyForecast(second, INTERVAL_MS), events[place:], days)
     assert [row[:3] for row in switched] == [row[:3] for row in alone]
     assert [row[3] for row in switched[1:]] == [row[3] for row in alone[1:]]
 

@@ -49,8 +49,8 @@ def said(name: str, of: LoadHistory) -> list[float]:
 
 
 def average(values) -> float:
-    known = [value for value in values if not isnan(value)]
-    return fmean(known) if known else nan
+    numbers = [value for value in values if not isnan(value)]
+    return fmean(numbers) if numbers else nan
 
 
 # the rules of utilities, read plainly ---------------------------------------------------------------------------------
@@ -141,9 +141,9 @@ def test_the_tree_is_scikit_learns(gaps):
     tree = DecisionTreeRegressor(max_depth=8, min_samples_leaf=10, random_state=0).fit(rows, targets)
     level = average([*of.days.ravel(), *of.today][-STEPS:])
     now = [[7 * STEPS + step, False, of.days[-1, 7 * STEPS + step], level] for step in range(STEPS)]
-    known = [index for index, row in enumerate(now) if not any(map(isnan, row))]
-    assert known and [said("tree", of)[index] for index in known] == pytest.approx(
-        tree.predict([now[index] for index in known]).tolist())
+    whole = [index for index, row in enumerate(now) if not any(map(isnan, row))]
+    assert whole and [said("tree", of)[index] for index in whole] == pytest.approx(
+        tree.predict([now[index] for index in whole]).tolist())
 
 
 def test_the_autoregression_is_found_again():
@@ -192,9 +192,9 @@ def test_any_history_with_a_reading_has_a_forecast(name, seed, hour, days, gaps)
 def test_variances_are_shares_of_the_squared_mean():
     hour = [1.0, 2.0, nan, 4.0, 4.0, 4.0, 1.0, nan]
     of = LoadHistory(np.ones((1, 24 * 8)), np.array([False]), np.array(hour), False, 8)
-    known = [value for value in hour if not isnan(value)]
-    square = fmean(known) ** 2
-    assert variances(of) == pytest.approx([pvariance([1, 2]) / square, None, 0.0, None, pvariance(known) / square])
+    numbers = [value for value in hour if not isnan(value)]
+    square = fmean(numbers) ** 2
+    assert variances(of) == pytest.approx([pvariance([1, 2]) / square, None, 0.0, None, pvariance(numbers) / square])
     scaled = LoadHistory(of.days, of.free, of.today * 50, False, 8)
     assert variances(scaled) == pytest.approx(variances(of))
     assert variances(LoadHistory(of.days, of.free, np.zeros(8), False, 8)) == [None] * 5

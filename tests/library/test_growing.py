@@ -101,7 +101,7 @@ words = st.none() | st.text("ab'{}[]:1,\"\\ü\n", max_size=6)
 @settings(max_examples=20)  # of many events each: what it costs is a query, not an event
 @given(st.lists(st.tuples(words, words, st.none() | st.lists(words, max_size=4), words), min_size=20, max_size=40))
 def test_what_does_not_is_what_spark_gives(spark, values):
-    rows = [(seq, START_MS, START_MS, s, t, each, seq, j) for seq, (s, t, each, j) in enumerate(values)]
+    rows = [(seq, START_MS, START_MS, s, t, element, seq, j) for seq, (s, t, element, j) in enumerate(values)]
     frame = spark.createDataFrame(rows, COLUMNS).coalesce(1)
     named = [f"{text} AS c{place}" for place, text in enumerate(SAME)]
     made = build("sql", frame, query=f"SELECT {', '.join(named)} FROM input").drop("_seq", "_time", "_born")

@@ -135,7 +135,7 @@ def divided(
     for count, (first, last) in zip(bundles, pairwise(cuts), strict=True):
         ranges = ranges_of(list(whole_groups({place: 1 / count for place in range(count)}).values()))
         ring = Ring(("k",), {token: str(place) for place, (token, _) in enumerate(ranges)})
-        states = [json.loads(states_of_keys([(text, [own]) for text in left]) or "{}") for own in ranges]
+        states = [json.loads(states_of_keys([(text, [piece]) for text in left]) or "{}") for piece in ranges]
         owners = [int(ring.owner(key_group(text))) for text in texts]
         if ahead_ms is None:
             for place in range(first, last):
@@ -146,18 +146,18 @@ def divided(
             keys = dict(zip(frame["_seq"], texts, strict=True))  # a row has the number of an event of its key
             for begin in range(first, last, BATCH):
                 batch = frame.iloc[begin: min(begin + BATCH, last)]
-                for own, part in enumerate(parts_of(batch, owners[begin:last], ahead_ms, count)):
-                    for row in zip(*(stream.work(states[own], part) if len(part) else ()), strict=True):
+                for number, part in enumerate(parts_of(batch, owners[begin:last], ahead_ms, count)):
+                    for row in zip(*(stream.work(states[number], part) if len(part) else ()), strict=True):
                         is_event = LATE not in stream.gives.names or row[-1] == 0
                         by_key[keys[row[0]] if is_event else LATE].append(repr(row) if is_event else row[-1])
-        left = [json.dumps(own) for own in states]
+        left = [json.dumps(state) for state in states]
     return {**by_key, LATE: sum(by_key[LATE])} if LATE in by_key else dict(by_key)
 
 
 def parts_of(batch: Any, owners: Sequence[int], ahead_ms: int, count: int) -> Iterator[Any]:
     """A batch as each part has it: one stream behind the other, each as its writer divides it."""
     owned = batch.assign(_own=owners[:len(batch)])
-    streams = [own for _, own in owned.groupby(STREAM_NUMBER)] if STREAM_NUMBER in batch else [owned]
+    streams = [of_stream for _, of_stream in owned.groupby(STREAM_NUMBER)] if STREAM_NUMBER in batch else [owned]
     divided = [list(parts_of_stream(stream, ahead_ms, count)) for stream in streams]
     for parts in zip(*divided, strict=True):
         yield pd.concat(parts).drop(columns="_own").reset_index(drop=True)
@@ -175,10 +175,10 @@ def parts_of_stream(stream: Any, ahead_ms: int, count: int) -> Iterator[Any]:
     before = [told(marks.before(*event)) for event in zip(
         stream["_seq"], stream["_time"], stream["_born"], stream["_own"], strict=True)]
     everything = stream.assign(**{TOLD: before})
-    for own in range(count):
-        part = everything[everything["_own"] == own]
-        if (behind := told(marks.behind(own))) is not None:
+    for part_number in range(count):
+        part = everything[everything["_own"] == part_number]
+        if (behind := told(marks.behind(part_number))) is not None:
             no_event = {name: None for name in part.columns} | number
-            no_event |= {"_seq": NO_EVENT, "_time": 0, "_born": 0, "_key": "", TOLD: behind, "_own": own}
+            no_event |= {"_seq": NO_EVENT, "_time": 0, "_born": 0, "_key": "", TOLD: behind, "_own": part_number}
             part = pd.concat([part, pd.DataFrame([no_event])])
         yield part

@@ -239,7 +239,8 @@ def _divided(case: Case, events: list[dict], bundles: list[int], chance: random.
     cuts = [len(events) * place // len(bundles) for place in range(len(bundles) + 1)]
     for count, (first, last) in zip(bundles, pairwise(cuts), strict=True):
         ring = Ring.even(("of",), [str(place) for place in range(count)])
-        states = [states_of_keys((text, [(own.token, own.size)]) for text in texts) or NOTHING for own in ring.ranges]
+        states = [
+            states_of_keys((text, [(piece.token, piece.size)]) for text in texts) or NOTHING for piece in ring.ranges]
         while first < last:
             size = min(chance.randint(1, 120), last - first)
             for place, columns in enumerate(_parts(case, events[first:first + size], ring)):
@@ -287,9 +288,9 @@ EARLIER = {  # as c3b94a08 kept them: one mark for all
 def _had_partitions_in_common(fold: JoinFold, state: dict) -> dict:
     """The state of a join whose streams had their partitions in common: both were in the partition 0."""
     marks = {"mark": state["mark"], "born": ARRIVES_MS, "next": None, "silent": False}
-    own = {name: value for name, value in state.items() if name != "mark"}
+    others = {name: value for name, value in state.items() if name != "mark"}
     return json.loads(json.dumps({
-        **fold.start(), **own, "partitions": {"0": marks}, "clock": ARRIVES_MS, "begun": ARRIVES_MS, "sides": "LR"}))
+        **fold.start(), **others, "partitions": {"0": marks}, "clock": ARRIVES_MS, "begun": ARRIVES_MS, "sides": "LR"}))
 
 
 def _of_earlier(name: str) -> tuple[Any, dict]:

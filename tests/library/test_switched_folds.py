@@ -129,9 +129,9 @@ def test_each_fold_of_a_path_begins_when_that_is_switched_on(tmp_path_factory, d
                     if len(PATHS[name]) <= number or not BETWEEN[PATHS[name][number][0]](event["value"]):
                         continue
                     fold, reads = READS[PATHS[name][number][1]]
-                    own = states if name == owner else warm_states
+                    by_fold = states if name == owner else warm_states
                     out = fold.step(
-                        own.setdefault((number, event["_key"]), fold.start()), *(event[each] for each in reads))
-                    rows += [(event["_key"], json.dumps(list(each))) for each in out]
+                        by_fold.setdefault((number, event["_key"]), fold.start()), *(event[name] for name in reads))
+                    rows += [(event["_key"], json.dumps(list(out_row))) for out_row in out]
             expected[number] += sorted(rows) if len(names) > 1 else rows
     assert made == expected

@@ -119,8 +119,8 @@ def test_every_event_counts_once_in_each_of_its_windows_or_is_told_to_be_late(dr
     counted = [fold.late(state) for fold, (state, _) in zip(folds, runs, strict=True)]
     assert counted == [len({row[0] for row in late})] * 2
     assert sum(row[-1] for row in dropped) <= len(late), "of a key without a result soon, the task's count tells"
-    each = size // slide if slide else 1
-    assert sum(row[6] for row in marked) == each * (len(events) - 2)
+    times = size // slide if slide else 1
+    assert sum(row[6] for row in marked) == times * (len(events) - 2)
     if lateness >= 100:
         assert not late
 

@@ -65,8 +65,8 @@ def halves(unchained: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> Datafl
 def hears(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """These nodes alone report."""
     def read() -> jobs.LiveReading:
-        known = reading(cpu=dict.fromkeys(load_estate().fragments, 0.05))
-        return replace(known, reports=Reports(
-            {name: known.reports.get(name) or NodeReport(node=name) for name in names}))
+        live = reading(cpu=dict.fromkeys(load_estate().fragments, 0.05))
+        return replace(live, reports=Reports(
+            {name: live.reports.get(name) or NodeReport(node=name) for name in names}))
 
     monkeypatch.setattr(jobs, "read_live", lambda *_: read())

@@ -221,9 +221,9 @@ def test_a_viewer_sees_no_button_that_would_be_refused(world: World, client_of: 
 def test_nothing_of_a_private_dataflow_shows_to_another_team(world: World, client_of: ClientOf) -> None:
     secret = running(world.carla, world.city, document("secret-plan", visibility="private"), world.ana)
     proposal = Proposal.objects.get(dataflow=secret)
-    own, other = client_of("vera"), client_of("mo")
+    of_vera, other = client_of("vera"), client_of("mo")
     for address in ("/", "/dataflows/", "/proposals/"):
-        assert "secret-plan" in own.get(address).text, address
+        assert "secret-plan" in of_vera.get(address).text, address
         assert "secret-plan" not in other.get(address).text, address
     assert "secret-plan" not in other.get("/dataflows/?q=secret").text.split("<tbody>")[-1]
     for address in (

@@ -65,11 +65,11 @@ def test_each_limit_is_on_the_chart_of_its_sequence_by_its_name(world: World, cl
     record = running(world.carla, world.city, document("traffic"), world.ana)
     limits = (LatencyLimit(2.0), LatencyLimit(0.3, along=("parse", "average")), LatencyLimit(5.0, percentile=99))
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=limits)
-    now_s, own = int(time.time()), Series("dataflow", str(record.pk), "latency_min_ms")
+    now_s, line = int(time.time()), Series("dataflow", str(record.pk), "latency_min_ms")
     lines = {of_limit("latency_limit_ms", number): 1000 * limit.limit_s for number, limit in enumerate(limits)}
     lines |= {"latency_waiting_ms": 800.0, "latency_waiting_2_ms": 100.0, "latency_min_ms": 5.0}
     history = DatabaseHistory()
-    history.append(now_s - 20, {replace(own, metric=metric): value for metric, value in lines.items()})
+    history.append(now_s - 20, {replace(line, metric=metric): value for metric, value in lines.items()})
     history.flush()
 
     page = client_of("vera").get(f"/dataflows/{record.pk}/").content.decode()

@@ -17,13 +17,13 @@ from tests.pages.observed import RATE
 
 def test_free_slots_are_those_that_the_page_of_slots_calls_so(client_of: ClientOf, scheduled: DataflowRecord) -> None:
     """Its own are counted apart: a schedule may take them, and they are not free."""
-    own, client = len(in_force([scheduled.pk])[str(scheduled.pk)].promise.slots), client_of("carla")
-    assert 0 < own < 16
+    slots, client = len(in_force([scheduled.pk])[str(scheduled.pk)].promise.slots), client_of("carla")
+    assert 0 < slots < 16
     page = Markup(client.get(f"/dataflows/{scheduled.pk}/schedule").text)
-    assert [page.number(f"slots.{name}") for name in ("free", "own", "shared")] == [16 - own, own, 0]
-    assert Markup(client.get("/estate/slots").text).number("slots.free") == 16 - own
+    assert [page.number(f"slots.{name}") for name in ("free", "own", "shared")] == [16 - slots, slots, 0]
+    assert Markup(client.get("/estate/slots").text).number("slots.free") == 16 - slots
     answer = client.get(f"/api/dataflows/{scheduled.pk}/schedules").json()
-    assert (answer["free_slots"], answer["own_slots"], answer["shared_slots"]) == (16 - own, own, 0)
+    assert (answer["free_slots"], answer["own_slots"], answer["shared_slots"]) == (16 - slots, slots, 0)
 
 
 def test_what_runs_now_stands_above_what_could(client_of: ClientOf, scheduled: DataflowRecord) -> None:
@@ -50,9 +50,9 @@ def test_back_to_the_submitted_rate_leaves_pair_and_routing_as_they_were(
     page = Markup(client_of("carla").get(f"{address}?rate=20&pair=LSA-DSM&routing=shuffle").text)
     back = page.one("data-part", "own").attributes
     assert "hidden" not in back
-    own = client_of("carla").get(address + back["href"]).text
-    assert chosen(own) == "LSA-DSM" and selected(own, "routing") == "shuffle" and Markup(own).number("rate") == 50
-    assert "hidden" in Markup(own).one("data-part", "own").attributes, "there is nothing to go back to"
+    text = client_of("carla").get(address + back["href"]).text
+    assert chosen(text) == "LSA-DSM" and selected(text, "routing") == "shuffle" and Markup(text).number("rate") == 50
+    assert "hidden" in Markup(text).one("data-part", "own").attributes, "there is nothing to go back to"
 
 
 def test_a_schedule_that_cannot_be_planned_leads_back_to_the_others(client_of: ClientOf,

@@ -44,8 +44,8 @@ def test_names_come_first_and_states_are_those_of_the_pages(
     [items] = [group["items"] for group in client_of("carla").get(reverse("find"), {"q": "stat"}).json()["groups"]
                if group["title"] == "Dataflows"]
     assert [item["name"] for item in items] == ["statistics", "newer"]
-    own = live_dataflow(viewer_of(world.carla), record.pk)["totals"]["state"]
-    assert own != record.status and items[0]["about"].endswith(f"· {words(own)}")
+    state = live_dataflow(viewer_of(world.carla), record.pk)["totals"]["state"]
+    assert state != record.status and items[0]["about"].endswith(f"· {words(state)}")
 
 
 def test_nothing_private_of_others_is_found(world: World, client_of: ClientOf) -> None:

@@ -204,7 +204,7 @@ def test_every_type_has_a_form_that_changes_nothing_by_itself() -> None:
         assert changes_of(task_type, config, texts_of(task_type, config))[0] == {}, task_type.name
         missing = changes_of(task_type, {}, texts_of(task_type, {}))
         assert missing[0] == {}, task_type.name
-        assert set(missing[1]) == {each.name for each in task_type.parameters if each.required and not each.default}
+        assert set(missing[1]) == {field.name for field in task_type.parameters if field.required and not field.default}
 
 
 def test_values_come_back_as_they_were_written() -> None:

@@ -245,6 +245,6 @@ def test_an_outcome_is_of_a_schedule_of_that_dataflow(
     address = reverse("schedule_outcome", args=[observed.record.pk])
     for named in (other.proposals.get().pk, "nonsense", "00000000-0000-4000-8000-000000000000"):
         assert client_of("carla").get(f"{address}?proposal={named}").status_code == 404
-    own = Proposal.objects.get(dataflow=observed.record)
+    proposal = Proposal.objects.get(dataflow=observed.record)
     assert client_of("carla").get(reverse("schedule_outcome", args=[other.pk]), {
-        "proposal": str(own.pk)}).status_code == 404
+        "proposal": str(proposal.pk)}).status_code == 404

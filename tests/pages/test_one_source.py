@@ -169,13 +169,13 @@ def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         yield ("task", running_task.rpartition("/")[2], "state"), page.every("header")[0].statuses[0]
     for row in page.every("tr", "article", "li"):
         links = [link for link in row.values("href") if link.startswith(("/dataflows/", "/estate/"))]
-        own = links[0] if links and row.statuses and not row.having("data-finding") else ""
+        href = links[0] if links and row.statuses and not row.having("data-finding") else ""
         if row.having("data-past") or "data-finding" in row.attributes or "data-problem" in row.attributes:
             continue
-        if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", own):
+        if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", href):
             if row.tag == "tr":
                 yield ("dataflow", matched[1], "state"), row.statuses[0]
-        elif matched := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", own):
+        elif matched := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", href):
             yield ({"slots": "slot", "queries": "query"}[matched[1]], matched[2], "state"), row.statuses[0]
     for name, cell in page.by("data-slot").items():
         if cell.attributes.get("data-use", "silent") != "silent":
@@ -285,8 +285,8 @@ def test_what_two_pages_tell_is_the_same(
         for key, row in concerned.items():
             pages = {page for shown in walked.facts["finding", key, "severity"].values() for page in shown}
             assert {"/", "/problems/"} <= pages
-            own = {f"/dataflows/{user['id']}/" for user in row["dataflows"]}
-            assert own <= pages or row["part"] == "query", "its own page says so, too; of a query with more detail"
+            links = {f"/dataflows/{user['id']}/" for user in row["dataflows"]}
+            assert links <= pages or row["part"] == "query", "its own page says so, too; of a query with more detail"
 
 
 def test_a_finding_leads_to_its_cause_from_every_list(
@@ -319,11 +319,11 @@ def test_the_documents_tell_the_same_of_what_they_share(
     viewer = viewer_of(world.root)
     estate, by_task = live_estate(viewer), {}
     for key, row in estate["dataflows"].items():
-        own = live_dataflow(viewer, key)
-        assert own["totals"] == {name: row[name] for name in own["totals"]}
-        for task in own["tasks"].values():
+        live = live_dataflow(viewer, key)
+        assert live["totals"] == {name: row[name] for name in live["totals"]}
+        for task in live["tasks"].values():
             figures = {name: value for name, value in task.items() if name not in ("shared_with", "error")}
             assert by_task.setdefault(task["running"], figures) == figures
-        assert own["health"] == {
+        assert live["health"] == {
             name: row for name, row in estate["health"].items()
             if key in {user["id"] for user in row["dataflows"]}}

@@ -231,10 +231,10 @@ def test_latency_is_shown_task_by_task_as_far_as_it_was_predicted(client_of: Cli
 def test_what_is_predicted_of_a_slot_is_of_the_schedules_own_bundles_before_they_are_measured_too() -> None:
     """What others are expected to take beside them is added where only all of it together is measured."""
     promise = replace(PROMISE, others={"n1/0": Load(0.2, 0.1)})
-    own = promise.own_load_of("n1/0")
+    load = promise.own_load_of("n1/0")
     for seen in (DataflowSeen(), seen_at()):
         [slot] = [slot for slot in figures_of(promise, seen, ()).slots if slot.name == "n1/0"]
-        assert (slot.cpu.predicted, slot.memory.predicted) == (own.cpu, own.memory)
+        assert (slot.cpu.predicted, slot.memory.predicted) == (load.cpu, load.memory)
 
 
 def test_a_task_that_takes_more_is_not_red_while_its_slot_keeps_what_was_promised() -> None:

@@ -114,9 +114,9 @@ def test_what_is_wrong_with_a_source_stands_at_its_field(
     page = send(client, "source", SOURCE | answers)
     assert page.status_code == 422 and looks["begun"] == []
     assert_sound(page, field)
-    wrong = {each.name: each.error for each in page.context["fields"] if each.error}
+    wrong = {field.name: field.error for field in page.context["fields"] if field.error}
     assert list(wrong) == [field] and page.context["others"] == []
-    shown = {each.name: each.value for each in client.get(at("source")).context["fields"]}
+    shown = {field.name: field.value for field in client.get(at("source")).context["fields"]}
     assert shown[field] == ((SOURCE | answers).get(f"p.{field}")), "what was filled in stays, also on a reload"
 
 

@@ -65,11 +65,11 @@ def test_a_rate_that_is_asked_for_is_that_of_each_source(client_of: ClientOf, wa
 
 def test_the_api_and_the_command_line_say_the_same(client_of: ClientOf, waiting: DataflowRecord) -> None:
     client, address = client_of("carla"), f"/api/dataflows/{waiting.pk}"
-    own, each = (client.get(f"{address}/schedules", query).json()["schedules"] for query in ({}, {"rate_per_s": 20}))
-    assert {row["rate_per_s"] for row in own} == {50} and {row["rate_per_s"] for row in each} == {20}
+    usual, at_20 = (client.get(f"{address}/schedules", query).json()["schedules"] for query in ({}, {"rate_per_s": 20}))
+    assert {row["rate_per_s"] for row in usual} == {50} and {row["rate_per_s"] for row in at_20} == {20}
     made = [
         {bundle["task"]: bundle["rate_per_s"] for bundle in rows[0]["bundles"]
-            if bundle["task"] in OWN} for rows in (own, each)]
+            if bundle["task"] in OWN} for rows in (usual, at_20)]
     assert made == [OWN, {"slow": 20, "fast": 20}]
     client.post(f"{address}/schedule", {"pair": ["MBA", "SAM"]}, content_type="application/json")
     assert planned_rates(Proposal.objects.open().get()) == OWN

@@ -50,7 +50,7 @@ def addresses_of(world: World) -> Iterator[str]:
         "dataflow_tasks", "bill", "schedule", "schedule_outcome", "savepoints", "dynamic", "simulate", "adaptation"))
     yield reverse("dataflow_task", args=[record, "parse"])
     yield reverse("running_task", args=[task])
-    child = next(each for each in estate.tasks.values() if each.parents)
+    child = next(task for task in estate.tasks.values() if task.parents)
     yield reverse("stream", args=[child.parents[0], child.id])
     yield reverse("query", args=[next(iter(estate.fragments.values())).queries[0].id])
     one, other, *_ = estate.submitted

@@ -100,9 +100,9 @@ def test_nothing_is_read_of_a_schedule_that_anothers_plan_has_moved(
     observed.keep(factor=0.1)
     assert not ScheduleReading.objects.filter(proposal__dataflow=observed.record).exists()
     assert {"moved", "kept"} <= page_of(client_of, observed.record).notes
-    own = Proposal.objects.get(dataflow=observed.record)
+    proposal = Proposal.objects.get(dataflow=observed.record)
     outcome = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/outcome").json()
-    assert (outcome["status"], outcome["proposal"]) == ("moved", str(own.pk))
+    assert (outcome["status"], outcome["proposal"]) == ("moved", str(proposal.pk))
     [run] = client_of("carla").get(f"/api/dataflows/{observed.record.pk}/schedule/runs").json()
     assert (run["in_force"], run["missed"]) == (False, [])
 

@@ -29,9 +29,9 @@ def test_each_page_is_of_one_place_and_known_by_one_key() -> None:
     ("/estate/tenancy", "settings", None),
     ("/password/", None, None), ("/help/start", None, None), ("/problemsolving", None, None)])
 def test_what_is_below_a_page_is_of_its_place(path: str, section: str | None, page: str | None) -> None:
-    own = section_at(path)
-    assert (own and own.key) == section
-    own_page = page_at(path, own.pages) if own else None
+    section_there = section_at(path)
+    assert (section_there and section_there.key) == section
+    own_page = page_at(path, section_there.pages) if section_there else None
     assert (own_page and own_page.name) == page
 
 

@@ -49,13 +49,13 @@ def test_each_event_is_drawn_once_under_its_key(events: list[dict[str, Any]], va
     traces = {trace["name"]: trace for trace in figure["data"]}
     assert len(traces) <= MOST_KEYS and bool(figure["empty"]) is (not traces)
     for key, trace in traces.items():
-        own = [event for event in events if not group or named(event.get(group))[:40] == key]
+        of_key = [event for event in events if not group or named(event.get(group))[:40] == key]
         if trace["type"] == "bar":
-            counts = Counter(named(event[value]) for event in own if event.get(value) is not None)
+            counts = Counter(named(event[value]) for event in of_key if event.get(value) is not None)
             assert all(counts[name] == count for name, count in zip(trace["x"], trace["y"], strict=True))
             assert len(trace["x"]) <= MOST_BARS
         else:
-            drawn = sorted(float(event[value]) for event in own if is_drawn(event, value))
+            drawn = sorted(float(event[value]) for event in of_key if is_drawn(event, value))
             assert sorted(trace["y"]) == drawn
             moments = [datetime.fromisoformat(moment) for moment in trace["x"]]
             assert moments == sorted(moments)

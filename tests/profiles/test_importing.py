@@ -69,9 +69,9 @@ def test_a_file_of_many_profiles_asks_as_often_as_one_of_few(world: World):
 def test_the_very_config_comes_first_however_it_is_written(world: World):
     rows = 'block_average,1,10,10,10,\nblock_average,1,20,10,10,"{""window"":30.0}"\n'
     import_profiles(actor=world.carla, text=f"{HEADER},config\n{rows}")
-    known = selectors.profiles_for()
-    assert known.find(Task("t", "block_average", {"window": 30})).peak.rate_per_s == 20
-    assert known.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
+    profiles = selectors.profiles_for()
+    assert profiles.find(Task("t", "block_average", {"window": 30})).peak.rate_per_s == 20
+    assert profiles.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
 
 
 @pytest.mark.parametrize(("rows", "places"), [
@@ -151,9 +151,9 @@ def test_a_profile_is_stale_when_its_type_or_the_machine_is_another(world: World
 def test_rows_without_a_machine_are_of_the_class_that_is_given_and_not_stale_at_once(world: World):
     NodeRow.objects.update(machine="m1")
     text = f"{HEADER},machine\nsenml_parse,1,10,10,10,\nblock_average,1,5,1,1,m2\n"
-    own, other = import_profiles(actor=world.carla, text=text, machine="m1")
-    assert (own.machine, other.machine) == ("m1", "m2")
-    assert not selectors.staleness(profile_of(own)) and selectors.staleness(profile_of(other))
+    of_given, other = import_profiles(actor=world.carla, text=text, machine="m1")
+    assert (of_given.machine, other.machine) == ("m1", "m2")
+    assert not selectors.staleness(profile_of(of_given)) and selectors.staleness(profile_of(other))
     [unknown] = import_profiles(actor=world.carla, text=f"{HEADER}\nsenml_parse,1,10,10,10\n")
     assert selectors.staleness(profile_of(unknown))
 

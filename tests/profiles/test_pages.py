@@ -98,8 +98,8 @@ def test_the_published_profiles_import_by_upload(world: World, client_of: Client
     exported = client.get(reverse("profiles_export")).content.decode()
     assert set(read_profiles(exported)) == set(read_profiles(data.decode()))
     blob = ProfileRecord.objects.get(task_type="blob")
-    own = client.get(reverse("profile_export", args=[blob.pk])).content.decode()
-    assert [profile.task_type for profile in read_profiles(own)] == ["blob"]
+    csv_text = client.get(reverse("profile_export", args=[blob.pk])).content.decode()
+    assert [profile.task_type for profile in read_profiles(csv_text)] == ["blob"]
     ProfileRecord.objects.filter(pk=blob.pk).update(rough=[20], at_least=[50])
     [entry] = read_entries(client.get(reverse("profile_export", args=[blob.pk])).content.decode())
     assert (entry.rough, entry.at_least) == ((20,), (50,))
@@ -298,14 +298,14 @@ def test_a_longer_list_asks_the_database_no_more_often(world: World, node: Node,
 def test_a_profile_has_the_same_figures_on_each_page(world: World, client_of: ClientOf) -> None:
     [record] = import_profiles(actor=world.carla, text=f"{HEADER}\nslow,1,9.5,5,5\nslow,16,17.6,12,10\n")
     ProfileRecord.objects.filter(pk=record.pk).update(at_least=[16], rough=[16])
-    listed, own = (
+    listed, page = (
         Markup(client_of("vera").get(address).text) for address in ("/profiles/", f"/profiles/{record.pk}/"))
     assert listed.values("data-peak") == ["17.6"]
-    peak = own.one("data-field", "peak").attributes
+    peak = page.one("data-field", "peak").attributes
     assert (peak["data-value"], peak["data-threads"]) == ("17.6", "16")
-    assert own.one("data-point", "16").attributes["data-rate"] == "17.6"
+    assert page.one("data-point", "16").attributes["data-rate"] == "17.6"
     for note in ("at-least", "rough"):
-        assert own.one("data-note", note).attributes["data-threads"] == "16"
+        assert page.one("data-note", note).attributes["data-threads"] == "16"
 
 
 def test_what_was_left_unchecked_stays_so_where_the_form_is_refused(

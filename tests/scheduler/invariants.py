@@ -44,15 +44,15 @@ def check_sink_coverage(estate: Estate, reference: Reference) -> None:
     graph = running_graph(estate)
     assert set(estate.submitted) == set(reference.graphs)
     for dataflow_id, submitted in estate.submitted.items():
-        own = reference.graphs[dataflow_id]
-        assert set(submitted.running) == set(own)
-        assert set(submitted.sinks) == {task_id for task_id in own if not own.out_degree(task_id)}
-        for source, target in own.edges:
+        expected_graph = reference.graphs[dataflow_id]
+        assert set(submitted.running) == set(expected_graph)
+        assert set(submitted.sinks) == {task_id for task_id in expected_graph if not expected_graph.out_degree(task_id)}
+        for source, target in expected_graph.edges:
             assert graph.has_edge(submitted.running[source], submitted.running[target])
         for task_id, running_id in submitted.running.items():
-            expected = sorted(submitted.running[parent] for parent in own.predecessors(task_id))
+            expected = sorted(submitted.running[parent] for parent in expected_graph.predecessors(task_id))
             assert sorted(graph.predecessors(running_id)) == expected, "a running task reads what was not asked for"
-            assert estate.tasks[running_id].type == own.nodes[task_id]["abstract"][0]
+            assert estate.tasks[running_id].type == expected_graph.nodes[task_id]["abstract"][0]
 
 
 def check_minimality(estate: Estate, reference: Reference) -> None:

@@ -108,8 +108,8 @@ def check_extra(placement: Placement, allocation: Allocation) -> None:
 
     Where others have part of an extra slot it may have been opened in vain; there is nothing to be said of it.
     """
-    own = [position for position in range(len(placement.slots)) if position not in placement.taken]
-    extra = [position for position in own if position >= placement.asked]
+    untaken = [position for position in range(len(placement.slots)) if position not in placement.taken]
+    extra = [position for position in untaken if position >= placement.asked]
     free = [[1.0, 1.0] for _ in placement.slots]
     for position, taken in placement.taken.items():
         free[position] = [1.0 - taken.cpu, 1.0 - taken.memory]
@@ -118,7 +118,7 @@ def check_extra(placement: Placement, allocation: Allocation) -> None:
         if extra and position >= extra[0] and position not in begun | placement.taken.keys():
             assert position == extra.pop(0), "they are opened one by one"
             if full:
-                assert begun.issuperset(before for before in own if before < position), "a slot is empty"
+                assert begun.issuperset(before for before in untaken if before < position), "a slot is empty"
             else:
                 assert not _has_room(placement, free[:position], cpu + EPSILON, memory + EPSILON), "there is room"
         begun.add(position)
@@ -188,12 +188,12 @@ def check_bundles(placement: Placement, allocation: Allocation) -> None:
         positions = list(placement.threads[name])
         for bundle in task.bundles:
             for _ in range(bundle.count):
-                own, positions = positions[: bundle.threads], positions[bundle.threads:]
-                assert len(set(own)) == 1, f"a bundle of {name} is torn apart"
-                cpu[own[0]] += bundle.cpu
-                memory[own[0]] += bundle.memory
-                tenants[own[0]] += 1
-                alone |= {own[0]} if bundle.full else set()
+                bundle_positions, positions = positions[: bundle.threads], positions[bundle.threads:]
+                assert len(set(bundle_positions)) == 1, f"a bundle of {name} is torn apart"
+                cpu[bundle_positions[0]] += bundle.cpu
+                memory[bundle_positions[0]] += bundle.memory
+                tenants[bundle_positions[0]] += 1
+                alone |= {bundle_positions[0]} if bundle.full else set()
         assert not positions
     assert all(taken <= 1 + EPSILON for taken in (*cpu.values(), *memory.values()))
     assert all(tenants[position] == 1 for position in alone)

@@ -84,14 +84,14 @@ def _path(draw: st.DrawFn, inputs: list[str], outputs: list[str], *, all_inputs:
         for number, name in enumerate(within)]
     entering = [{"from": "input", "input": port} for port in inputs] or [{"from": "input"}]
     leaving = [{"to": "output", "output": port} for port in outputs] or [{"to": "output"}]
-    known, unread, streams = [*entering], [*entering] if all_inputs else [], []
+    readable, unread, streams = [*entering], [*entering] if all_inputs else [], []
     for task in tasks:
-        read = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique_by=repr))
+        read = draw(st.lists(st.sampled_from(readable), min_size=1, max_size=2, unique_by=repr))
         streams += [{**one, "to": task["id"]} for one in read]
         unread = [one for one in unread if one not in read] + [{"from": task["id"]}]
-        known.append({"from": task["id"]})
+        readable.append({"from": task["id"]})
     for number, end in enumerate(leaving):
-        read = draw(st.lists(st.sampled_from(known), max_size=2, unique_by=repr)) or known[-1:]
+        read = draw(st.lists(st.sampled_from(readable), max_size=2, unique_by=repr)) or readable[-1:]
         read += [one for one in unread if one not in read] if number == 0 else []
         streams += [{**one, **end} for one in read]
     return {"tasks": tasks, "streams": streams}
@@ -106,8 +106,8 @@ def dataflows(draw: st.DrawFn, *, largest: int = 8) -> Dataflow:
     tasks, streams, unread = list(sources), [], [task_id for task_id, *_ in sources]
     for number in range(draw(st.integers(0, largest - 3))):
         task_id = f"t{number}"
-        known = [known_id for known_id, *_ in tasks]
-        parents = draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True))
+        task_ids = [known_id for known_id, *_ in tasks]
+        parents = draw(st.lists(st.sampled_from(task_ids), min_size=1, max_size=3, unique=True))
         tasks.append((task_id, *draw(st.sampled_from(TRANSFORMS))))
         streams.extend((parent, task_id) for parent in parents)
         unread = [other for other in unread if other not in parents] + [task_id]

@@ -97,7 +97,7 @@ class Checker:
 
     def remove(self, dataflow_id: str) -> None:
         del self.submitted[dataflow_id]
-        self._covered = {known for known in self._covered if known[0] != dataflow_id}
+        self._covered = {covered for covered in self._covered if covered[0] != dataflow_id}
 
     def check(self, estate: Estate) -> None:
         """Constraints (1) and (2), and that the running dataflows are de-duplicated and disjoint."""
@@ -109,7 +109,7 @@ class Checker:
 
     def _forget_what_changed(self, running: Graph) -> None:
         now = {task_id: (running.labels[task_id], running.parents[task_id]) for task_id in running.labels}
-        if any(now.get(task_id, known) != known for task_id, known in self._seen.items()):
+        if any(now.get(task_id, identity) != identity for task_id, identity in self._seen.items()):
             self._distinct, self._covered = set(), set()  # an id that is another task now: nothing is known any more
         self._seen |= now
 
@@ -119,11 +119,11 @@ class Checker:
         for dataflow_id, graph in self.submitted.items():
             for sink in sinks_of(graph):
                 stands_for_it = estate.submitted[dataflow_id].running[sink]
-                known = (dataflow_id, sink, stands_for_it)
-                if known not in self._covered:
+                covered = (dataflow_id, sink, stands_for_it)
+                if covered not in self._covered:
                     assert stands_for_it in running.labels, f"nothing runs for {sink} of {dataflow_id}"
                     assert same_history(graph, sink, running, stands_for_it), f"{sink} of {dataflow_id} gets another"
-                    self._covered.add(known)
+                    self._covered.add(covered)
 
     def _check_minimal(self, estate: Estate, running: Graph) -> None:
         """(2): each running task and stream is in the ancestor graph of a submitted sink's running task."""
@@ -193,7 +193,8 @@ def _spelled_path(task_types: Mapping[str, TaskType], alternate: Mapping[str, An
         spelled.append((
             tuple(_label(task_types[task["type"]], task.get("config") or {}, "") for task in order),
             tuple(sorted(
-                (place.get(each["from"], each["from"]), place.get(each["to"], each["to"])) for each in streams))))
+                (place.get(stream["from"], stream["from"]), place.get(stream["to"], stream["to"]))
+                for stream in streams))))
     return min(spelled, key=repr)
 
 

@@ -68,8 +68,8 @@ def test_a_switch_costs_the_difference_of_what_runs_before_and_after(dataflow, d
     estate = submit(EMPTY, dataflow, "two")
     for task in data.draw(st.lists(st.sampled_from(dynamic), min_size=1, max_size=3)):
         running = estate.submitted["two"].running[task]
-        [other] = [each.name for each in alternate_figures(
-            estate, running, task_types=TYPES, prices=PRICES) if not each.is_on]
+        [other] = [way.name for way in alternate_figures(
+            estate, running, task_types=TYPES, prices=PRICES) if not way.is_on]
         before = whole(estate)
         estate, price = switched(estate, other, task=task)
         assert whole(estate).cores - before.cores == pytest.approx(price.cores_delta, abs=2e-6)
@@ -79,7 +79,7 @@ def test_what_one_alternate_was_seen_to_take_is_no_figure_of_another():
     estate = submit(EMPTY, TWO)
     task = estate.submitted["two"].running["w"]
     prices = meters(estate, all=(0.5, 1000.0, 1000.0))
-    ways = {each.name: each for each in alternate_figures(estate, task, task_types=TYPES, prices=prices)}
+    ways = {way.name: way for way in alternate_figures(estate, task, task_types=TYPES, prices=prices)}
     assert (ways["all"].cost.basis, ways["all"].cost.cores, ways["all"].is_on) == (MEASURED, 0.5, True)
     assert (ways["few"].cost.basis, ways["few"].is_on) == (ESTIMATED, False)
     assert [ways[name].worth for name in ("all", "few")] == [1.0, 0.25]
@@ -100,7 +100,7 @@ def test_what_is_behind_is_expected_to_work_on_what_an_alternate_was_seen_to_giv
     assert whole(after, prices=seen).cores - whole(estate, prices=seen).cores == pytest.approx(
         price.cores_delta, abs=2e-6)
     ways = alternate_figures(after, after.submitted["two"].running["w"], task_types=TYPES, prices=seen)
-    assert [(each.selectivity, each.selectivity_is_measured) for each in ways] == [(0.9, True), (0.45, True)]
+    assert [(way.selectivity, way.selectivity_is_measured) for way in ways] == [(0.9, True), (0.45, True)]
 
 
 def test_a_meter_says_nothing_before_it_has_seen_enough_and_of_no_events():
@@ -127,7 +127,7 @@ def test_a_task_with_an_alternate_for_each_key_costs_what_all_of_them_were_seen_
     cost = running_costs(estate, [task], task_types=TYPES, prices=seen)[task].figure
     assert (cost.basis, cost.cores) == (MEASURED, 0.5)
     ways = alternate_figures(estate, task, task_types=TYPES, prices=seen)
-    assert [each.cost.basis for each in ways] == [ESTIMATED] * 2, "that says nothing of either by itself"
+    assert [way.cost.basis for way in ways] == [ESTIMATED] * 2, "that says nothing of either by itself"
     _, price = switched(estate, "few", prices=seen)
     assert price.cores_delta == pytest.approx(0), "an estimate is held against an estimate"
 

@@ -126,11 +126,11 @@ def test_a_mistake_is_told_with_its_place(changes: dict, code: str, path: str, w
 def along(*types: str, apart: bool = False) -> dict:
     """A path of tasks one behind the other, or each on a branch of its own."""
     ids = [f"p{number}" for number in range(1, len(types) + 1)]
-    rows = [[each] for each in ids] if apart else [ids]
+    rows = [[step_id] for step_id in ids] if apart else [ids]
     return {
         "name": "path",
-        "tasks": [{"id": each, "type": kind, "config": {"keep": number} if kind == "trend" and apart else {}}
-                  for number, (each, kind) in enumerate(zip(ids, types, strict=True), 5)],
+        "tasks": [{"id": step_id, "type": kind, "config": {"keep": number} if kind == "trend" and apart else {}}
+                  for number, (step_id, kind) in enumerate(zip(ids, types, strict=True), 5)],
         "streams": [{"from": source, "to": target} for row in rows
                     for source, target in zip(["input", *row], [*row, "output"], strict=True)]}
 
@@ -208,7 +208,7 @@ def test_how_alternates_begin_and_by_what_they_are_switched_is_what_a_task_is() 
     keyed = {"begin": "shared", "by": ["sensor"]}
     ways_to_begin = [{"begin": "fresh"}, {"begin": "shared"}, keyed, {**keyed, "learned": {"bound": 0.2}},
             {**keyed, "learned": {"bound": 0.3}}]
-    ids = [fingerprints(read(work(**ways, **each)), task_types=TYPES)["out"] for each in ways_to_begin]
+    ids = [fingerprints(read(work(**ways, **begins)), task_types=TYPES)["out"] for begins in ways_to_begin]
     assert len(set(ids)) == len(ways_to_begin)
     keys = [fingerprints(read(work(**trends({"by": ["a", "b"]}, {"by": ["a", "b"]}), begin="shared", by=by)),
                          task_types=TYPES)["out"] for by in (["a", "b"], ["b", "a"], ["a", "b", "a"], ["a"])]
@@ -307,8 +307,8 @@ def test_tasks_that_switch_in_waves_are_others_than_those_that_switch_fast() -> 
     assert read(DOCUMENT + "switching: fast\n") == fast
     assert dataflow_from_json(to_document(wave)) == wave == read(dump_document(wave))
     assert "switching" not in to_document(fast) and to_document(wave)["switching"] == "wave"
-    own, others = (fingerprints(each, task_types=TYPES) for each in (fast, wave))
-    assert own["s"] == others["s"] and own["work"] != others["work"]
+    fast_ids, others = (fingerprints(document, task_types=TYPES) for document in (fast, wave))
+    assert fast_ids["s"] == others["s"] and fast_ids["work"] != others["work"]
 
 
 @pytest.mark.parametrize(("more", "code"), [

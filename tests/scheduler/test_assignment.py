@@ -81,8 +81,8 @@ def test_no_other_choice_of_slots_keeps_more(slots, threads, runs, bound, taken)
                 total += 1000 if here[slot] == threads[task].count(position) else 600
         return total
 
-    known = [worth(choice) for choice in permutations([slot for node in nodes for slot in node.slots], len(slots))]
-    best = max((total_of for total_of in known if total_of is not None), default=None)
+    worths = [worth(choice) for choice in permutations([slot for node in nodes for slot in node.slots], len(slots))]
+    best = max((total_of for total_of in worths if total_of is not None), default=None)
     try:
         assigned = SlotAssigner(running, pinned=pinned, supply=supply)(placement, {})
     except NotEnactable:

@@ -62,8 +62,8 @@ def test_what_reads_several_streams_is_divided_where_a_key_has_one_type_in_all_o
         declared = DECLARED.get(types[task].name, {})
         if declared is None or column in declared:
             return None if declared is None else declared[column]
-        known = {type_of(parent, column) for parent in parents[task]} - {None}
-        return "double" if len(known) > 1 else next(iter(known), None)
+        kinds = {type_of(parent, column) for parent in parents[task]} - {None}
+        return "double" if len(kinds) > 1 else next(iter(kinds), None)
 
     def is_plain_below(task: str) -> bool:
         """Whether nothing has state downstream of it: what has reads by marks, or other keys."""
@@ -74,7 +74,7 @@ def test_what_reads_several_streams_is_divided_where_a_key_has_one_type_in_all_o
         if task.type == "pair_by":
             of_streams = [[type_of(parent, column) for parent in parents[task.id]]
                           for column in key_of(types[task.id], task.config)]
-            is_one = len(parents[task.id]) > 1 and all(len({*own}) == 1 and own[0] for own in of_streams)
+            is_one = len(parents[task.id]) > 1 and all(len({*types}) == 1 and types[0] for types in of_streams)
             assert task.id not in divided or is_one
             assert task.id in divided or not (is_one and is_plain_below(task.id))
     assert divisible_by_key(dataflow, types) == {task for task in divided if not types[task].several_streams}
@@ -110,7 +110,7 @@ def test_both_writers_divide_by_one_ring_and_so_they_do_when_keys_change_hands_a
         live = [bundle for bundle in fragment.bundles if not bundle.leaving]
         assert len(live) == count
         wanted = DESIRED_STATES.loads(DESIRED_STATES.dumps(desired_of(now, "n1", TYPES))).wanted
-        rings = [routes[fragment.id] for own in wanted.values() for routes in own.routes.values()
+        rings = [routes[fragment.id] for slot_wanted in wanted.values() for routes in slot_wanted.routes.values()
                  if fragment.id in routes]
         assert rings == [fragment.ring(("k",), ahead_ms=2_000)] * 2, "one for each stream"
         if now is not estate:

@@ -77,4 +77,4 @@ def test_batches_of_new_queries_stay_open_only_while_their_slot_has_room(opened:
     after = {f"f2-{number}": Fragment(f"f2-{number}", ("t",), "n1/0", 1) for number in range(new)}
     made = settings_of_new({}, after, {}, {"n1/0": opened}, dict.fromkeys(after, OPEN))
     assert len(made) == min(new, max(0, MOST_OPEN_A_SLOT - opened))
-    assert all(own == OPEN for own in made.values())
+    assert all(settings == OPEN for settings in made.values())

@@ -62,8 +62,8 @@ class FullSlot:
         takes = [min(cpu, level) for cpu in usual]
         total = self.others + sum(takes)
         return total <= 1 + SLACK and all(
-            need <= level + SLACK and total - own + need <= 1 + SLACK
-            for own, need in zip(takes, needed, strict=True))
+            need <= level + SLACK and total - takes_now + need <= 1 + SLACK
+            for takes_now, need in zip(takes, needed, strict=True))
 
 
 def thousandths(low: int, high: int) -> st.SearchStrategy[float]:
@@ -142,13 +142,13 @@ def solutions(slot: FullSlot) -> Iterator[Fraction]:
         for size in range(count + 1):
             for slowed in map(set, combinations(range(count), size)):
                 free = set(range(count)) - slowed
-                fixed = others + sum(idle[own] for own in free) + size * idle[neediest] / 2
-                moving = sum(events[own] for own in free) + size * events[neediest]
+                fixed = others + sum(idle[at] for at in free) + size * idle[neediest] / 2
+                moving = sum(events[at] for at in free) + size * events[neediest]
                 factor = (1 - fixed) / moving
                 level = idle[neediest] / 2 + events[neediest] * factor
-                takes = [idle[own] + events[own] * factor for own in range(count)]
-                if factor >= 0 and all(idle[own] / 2 + events[own] * factor <= level for own in range(count)) and all(
-                        takes[own] >= level if own in slowed else takes[own] <= level for own in range(count)):
+                takes = [idle[at] + events[at] * factor for at in range(count)]
+                if factor >= 0 and all(idle[at] / 2 + events[at] * factor <= level for at in range(count)) and all(
+                        takes[at] >= level if at in slowed else takes[at] <= level for at in range(count)):
                     yield factor
 
 

@@ -30,7 +30,7 @@ def by_hand(values: list[float], fold: str) -> float:
     present = [value for value in values if not math.isnan(value)]
     if not present:
         return math.nan
-    return {"max": max, "min": min}.get(fold, lambda known: sum(known) / len(known))(present)
+    return {"max": max, "min": min}.get(fold, lambda numbers: sum(numbers) / len(numbers))(present)
 
 
 @given(VALUES, st.sampled_from(["mean", "max", "min"]))

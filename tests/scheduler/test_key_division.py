@@ -129,9 +129,9 @@ def test_shares_become_whole_groups_that_make_up_the_ring(parts: list[float]):
     covered = [group for first, size in ranges for group in range(first, first + size)]
     assert covered == list(range(KEY_GROUPS))
     ring = Fragment("f", ("t",), "n1/0", 1, bundles=tuple(
-        RunningBundle(f"f-{number}", "n1/0", 1, weight, key_ranges=(own,))
-        for number, (weight, own) in enumerate(zip(weights.values(), ranges, strict=True)))).ring(("k",))
-    assert [(own.token, own.size) for own in ring.ranges] == list(ranges) and not ring.why_not
+        RunningBundle(f"f-{number}", "n1/0", 1, weight, key_ranges=(key_range,))
+        for number, (weight, key_range) in enumerate(zip(weights.values(), ranges, strict=True)))).ring(("k",))
+    assert [(piece.token, piece.size) for piece in ring.ranges] == list(ranges) and not ring.why_not
 
 
 # -- schedules --------------------------------------------------------------------------------------------------------
@@ -192,7 +192,8 @@ def check_ring(estate: Estate, fragment: Fragment) -> None:
     for bundle in live:
         assert sum(size for _, size in bundle.key_ranges) / KEY_GROUPS == bundle.weight and bundle.threads == 1
     assert sum(bundle.weight for bundle in live) == 1
-    assert {own.token: own.size for own in ring.ranges} == dict(own for bundle in live for own in bundle.key_ranges)
+    assert {piece.token: piece.size for piece in ring.ranges} == dict(
+        key_range for bundle in live for key_range in bundle.key_ranges)
     assert routes_to(estate, fragment) and all(how == ring for how in routes_to(estate, fragment))
 
 
@@ -285,14 +286,14 @@ def test_only_ranges_that_change_hands_do(data):
             fragment, parts, ids=ids, left=left, works_on=(works_on := data.draw(st.booleans())))
         after = change.after[fragment.id]
         live = [bundle for bundle in after.bundles if not bundle.leaving]
-        assert {(own.slot, own.key_groups) for own in live} == {(own.slot, own.key_groups) for own in parts}
+        assert {(part.slot, part.key_groups) for part in live} == {(part.slot, part.key_groups) for part in parts}
         assert is_cut_so(parts, live) and sum(bundle.key_groups for bundle in live) == KEY_GROUPS
         if not any(step.kind == "hand_over_bundle" for step in change.steps):
             check_hands(fragment, after)
         check_told(after, TYPES)
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
-        assert works_on or all(it in works for it in live if it.id in {own.id for own in works}), "nobody has fewer"
+        assert works_on or all(it in works for it in live if it.id in {held.id for held in works}), "nobody has fewer"
         if works_on and apart and len(works) == len(fragment.bundles):
             assert all(it in live for part in parts for it in works if it.slot == part.slot and is_cut_so([part], [it]))
         fragment = after

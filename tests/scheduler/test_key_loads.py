@@ -30,8 +30,8 @@ def worlds(draw: st.DrawFn):
     return events, KeyLoads(tuple(by_stretch), frequent)
 
 
-def had(events: dict[str, float], own: KeyRange) -> float:
-    return sum(count for text, count in events.items() if own.has(key_group(text)))
+def had(events: dict[str, float], piece: KeyRange) -> float:
+    return sum(count for text, count in events.items() if piece.has(key_group(text)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -41,16 +41,16 @@ def test_ranges_have_their_parts_of_the_events_but_for_a_stretch_and_keys_that_a
     shares = {place: part / sum(parts) for place, part in enumerate(parts)}
     cut = ring_cut(shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {}))
     ranges = [KeyRange(first, size, "") for ((first, size),) in cut.values()]
-    assert [own.token for own in ranges] == [sum(own.size for own in ranges[:place]) for place in shares]
-    assert sum(own.size for own in ranges) == KEY_GROUPS and min(own.size for own in ranges) >= 1
+    assert [piece.token for piece in ranges] == [sum(piece.size for piece in ranges[:place]) for place in shares]
+    assert sum(piece.size for piece in ranges) == KEY_GROUPS and min(piece.size for piece in ranges) >= 1
     total, largest = sum(events.values()), max(events.values())
     within = max(
         (count - sum(key.events for key in loads.frequent if key.group // STRETCH == place))
         for place, count in enumerate(loads.by_stretch))  # what is spread unevenly within a stretch
-    for own, share in zip(ranges, shares.values(), strict=True):
-        assert had(events, own) <= share * total + largest + 2 * within + 1e-6
-        assert loads.share(own) == pytest.approx(had(events, own) / total, abs=2 * within / total + 1e-9)
-    evenly = {place: (own,) for place, own in enumerate(ranges_of(list(whole_groups(shares).values())))}
+    for piece, share in zip(ranges, shares.values(), strict=True):
+        assert had(events, piece) <= share * total + largest + 2 * within + 1e-6
+        assert loads.share(piece) == pytest.approx(had(events, piece) / total, abs=2 * within / total + 1e-9)
+    evenly = {place: (key_range,) for place, key_range in enumerate(ranges_of(list(whole_groups(shares).values())))}
     assert fullest(cut, shares, loads) <= fullest(evenly, shares, loads) + (largest + within) / total / min(
         shares.values())
 
@@ -68,7 +68,7 @@ def test_a_key_that_is_more_than_a_part_has_one_to_itself_and_the_others_share_t
     loads = KeyLoads(tuple(stretches), (hot,))
     shares = dict.fromkeys(range(4), 0.25)
     cut = ring_cut(shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {}))
-    parts = sorted(loads.share(KeyRange(*own, "")) for (own,) in cut.values())
+    parts = sorted(loads.share(KeyRange(*key_range, "")) for (key_range,) in cut.values())
     assert parts == pytest.approx([0.1, 0.1, 0.2, 0.6], abs=0.08) and parts[-1] == pytest.approx(0.6, abs=0.01)
 
 

@@ -133,7 +133,7 @@ def _nearest_of_all(allocation: Allocation, supply: Supply, weights: Weights) ->
             nearest[name].append(position)
             left[name] -= 1
             reference = slots[position].node
-    return {name: tuple(own) for name, own in nearest.items()}
+    return {name: tuple(bundles) for name, bundles in nearest.items()}
 
 
 @quickly

@@ -70,8 +70,8 @@ def test_queries_of_several_dataflows_go_on_from_copies_by_one_plan() -> None:
     flows = [flow(name, {"s": ("sensors", {"seed": name}), "p": "alarm"}, "s > p") for name in ("a", "b", "c")]
     slots = (Slot("n1", 0), Slot("n2", 0), Slot("n3", 0))
     estate = Estate(slots=slots[:1])
-    for each in flows:
-        estate = submit(estate, each)
+    for dataflow in flows:
+        estate = submit(estate, dataflow)
     estate = replace(estate, slots=slots)
     queries = {name: next(fragment.id for fragment in estate.fragments.values() if set(fragment.tasks) & set(
         estate.submitted[name].running.values())) for name in "abc"}
@@ -257,11 +257,11 @@ def test_all_go_or_none() -> None:
 def test_every_move_of_several_keeps_the_invariants_and_can_be_taken_back(life, chance) -> None:
     estate, reference = live(life)
     for dataflow, entry in sorted(estate.submitted.items()):
-        own = {estate.places[task][0] for task in entry.running.values()}
+        homes = {estate.places[task][0] for task in entry.running.values()}
         if entry.paused:
             continue
         slot = chance.choice(estate.slots).name
-        able = [name for name in sorted(own) if not why_not_moved(estate, estate.fragments[name], task_types=TYPES)
+        able = [name for name in sorted(homes) if not why_not_moved(estate, estate.fragments[name], task_types=TYPES)
                 and slot in slots_for(estate, estate.fragments[name], estate.fragments[name].queries[0], estate.slots,
                                       task_types=TYPES)]
         if len(able) < 2:

@@ -76,9 +76,9 @@ def test_whoever_writes_for_a_bundle_that_moved_knows_who_reads() -> None:
     assert set(writer.routes[0][by.id]) == {bundle.part for bundle in by.bundles}
     assert writer.readers_of(by.id) == (heir.id, by.id)
     assert [writer.reader_of(bundle.id) for bundle in by.bundles[1:]] == [bundle.id for bundle in by.bundles[1:]]
-    own = wanted[heir.id]
-    assert [item.channel for item in own.inputs] == [f"{writer.id}.0@{by.id}"] and own.channel(0) == f"{by.id}.0"
-    assert (own.inherits, own.origin) == ((by.id,), node_of(by.bundles[0].slot))
+    taker = wanted[heir.id]
+    assert [item.channel for item in taker.inputs] == [f"{writer.id}.0@{by.id}"] and taker.channel(0) == f"{by.id}.0"
+    assert (taker.inherits, taker.origin) == ((by.id,), node_of(by.bundles[0].slot))
     left = desired_of(after, node_of(by.bundles[0].slot), TYPES)
     assert [fragment.id for fragment in left.remote_heirs[node_of(slot)]] == [heir.id]
 

@@ -57,7 +57,7 @@ def test_a_dynamic_task_reads_a_static_one_just_where_each_alternate_follows_fro
     for number, (low, high) in enumerate(static):
         estate, _ = submit(estate, band(f"static{number}", low, high), f"static{number}", on=False)
     mine = dynamic("mine", *(
-        first if second is None else in_a_row(*(dict(zip(("low", "high"), each, strict=True)) for each in pair))
+        first if second is None else in_a_row(*(dict(zip(("low", "high"), kinds, strict=True)) for kinds in pair))
         for pair in ways for first, second in [pair]))
     estate, plan = submit(estate, mine, "mine")
 

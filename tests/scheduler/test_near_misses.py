@@ -286,7 +286,7 @@ def does(alternate):
 def is_near(dataflow, task, other):
     """Whether a running task's type and config may be taken over."""
     if task.type == other.type == "dynamic":
-        mine, theirs = (list(each["alternates"]) for each in (task.config, other.config))
+        mine, theirs = (list(stated["alternates"]) for stated in (task.config, other.config))
         free = [does(alternate) for alternate in theirs]
         for alternate in mine:
             if does(alternate) not in free:

@@ -282,8 +282,8 @@ def test_beside_others_queries_only_what_all_of_them_take_is_held_against_a_sche
 def test_what_others_take_of_a_shared_slot_is_no_miss_of_this_schedule() -> None:
     shared = replace(seen_at(), slots={"n1/0": Load(0.99, 0.9), "n1/1": Load(0.99, 0.9)})
     assert misses(PROMISE, shared) == ()
-    own = taken_of(PROMISE, shared, "n1/0")
-    assert (own.cpu, own.memory) == pytest.approx((0.7, 0.4))
+    taken = taken_of(PROMISE, shared, "n1/0")
+    assert (taken.cpu, taken.memory) == pytest.approx((0.7, 0.4))
     expecting = replace(PROMISE, others={"n1/0": Load(0.2, 0.3)})
     more = replace(seen_at(), bundles=seen_at().bundles | {"f1-1": BundleSeen(100, Load(0.62, 0.2))})
     assert misses(expecting, more) == misses(PROMISE, more) != (), "what others were expected to take excuses nobody"

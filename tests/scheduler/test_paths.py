@@ -136,9 +136,9 @@ def test_a_path_is_read_and_written_in_every_form(format: str) -> None:
      "/streams/0/selectivity", "no key selectivity"),
 ])
 def test_a_mistake_in_a_path_is_told_with_its_place(path: dict, code: str, place: str, words: str) -> None:
-    known = {problem.code: problem for problem in problems_of(document(path))}
-    assert code in known, known
-    problem = known[code]
+    by_code = {problem.code: problem for problem in problems_of(document(path))}
+    assert code in by_code, by_code
+    problem = by_code[code]
     assert words in problem.message and problem.remedy
     assert problem.path.startswith("/tasks/1/alternates/1") and problem.path.endswith(place)
     assert problem.task_id == "work" or code == "too_many_tasks", "which ends the reading"
@@ -219,8 +219,8 @@ def graph(path: dict) -> nx.DiGraph:
     made = nx.DiGraph()
     made.add_node("input", label="input")
     made.add_node("output", label="output")
-    for each in path["tasks"]:
-        made.add_node(each["id"], label=json.dumps(each["config"], sort_keys=True))
+    for step in path["tasks"]:
+        made.add_node(step["id"], label=json.dumps(step["config"], sort_keys=True))
     made.add_edges_from((stream["from"], stream["to"]) for stream in path["streams"])
     return made
 
@@ -264,11 +264,11 @@ def test_the_profile_of_a_path_is_what_its_tasks_come_to_in_one_query() -> None:
         {"name": "p", "tasks": [task("a"), task("b", "scale", by=1)], "streams": joining("input a b output")},
         {"name": "z", "type": "thin", "value": 0.5}]})
     assert [(step.type, share) for step, share in done_at_first(work, TYPES)] == [("thin", 1.0), ("scale", 0.1)]
-    known = Profiles([thin, scale], task_types=TYPES).find(work)
-    assert known is not None and [point.threads for point in known.points] == [1]
-    assert known.one.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
-    assert known.one.cpu == pytest.approx(0.75) and known.one.memory == pytest.approx(0.3)
-    assert (known.machine, known.origin) == ("m", "estimated by trials")
+    profile = Profiles([thin, scale], task_types=TYPES).find(work)
+    assert profile is not None and [point.threads for point in profile.points] == [1]
+    assert profile.one.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
+    assert profile.one.cpu == pytest.approx(0.75) and profile.one.memory == pytest.approx(0.3)
+    assert (profile.machine, profile.origin) == ("m", "estimated by trials")
     assert Profiles([thin], task_types=TYPES).find(work) is None
 
 
@@ -299,9 +299,9 @@ def test_what_differs_between_versions_is_told_down_to_parameters() -> None:
         "Alternate careful: the stream a -> b is gone.", "Alternate careful: the stream b -> output is gone.",
         "Alternate careful: the stream input -> b is new.", "Alternate careful: the stream b -> c is new.",
         "Alternate careful: the stream c -> output is new.", "Alternate old is gone.", "Alternate new is new."]
-    cheaper = [replace(each, value=1.0 if each.name == "careful" else each.value) for each in before]
+    cheaper = [replace(way, value=1.0 if way.name == "careful" else way.value) for way in before]
     assert "Alternate careful is worth 1, not 0.5." in alternate_changes(
-        [replace(each, value=2.0 if each.name == "old" else 1.0) for each in cheaper], cheaper, task_types=TYPES)
+        [replace(way, value=2.0 if way.name == "old" else 1.0) for way in cheaper], cheaper, task_types=TYPES)
     line, one = before[1], before[0]
     turned = alternate_changes([line], [replace(one, name="careful", value=1)], task_types=TYPES)
     assert turned == ["Alternate careful: thin instead of thin → scale."]

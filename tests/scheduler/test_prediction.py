@@ -237,8 +237,8 @@ def test_the_factor_is_where_the_first_bundle_or_slot_is_full(data: st.DataObjec
         """Whether all have what they need of a core, where none takes more than a level."""
         takes = [min(cpu, level) for cpu in usual]
         return of_others + sum(takes) <= 1 + 1e-9 and all(
-            need <= level + 1e-9 and of_others + sum(takes) - own + need <= 1 + 1e-9
-            for own, need in zip(takes, needed, strict=True))
+            need <= level + 1e-9 and of_others + sum(takes) - take + need <= 1 + 1e-9
+            for take, need in zip(takes, needed, strict=True))
 
     assert fits(prediction.factor) if prediction.factor else not fits(1e-9)
     assert not fits(prediction.factor * 1.001 + 1e-6)

@@ -208,12 +208,12 @@ def test_a_profile_of_nothing_or_of_two_minds_is_none():
 
 def test_the_profile_of_the_very_config_comes_first_and_missing_ones_are_all_named():
     general, special = Profile("t", (Point(1, 1, 0, 0),)), Profile("t", (Point(1, 9, 0, 0),), config='{"a":1}')
-    known = Profiles([general, special])
-    assert known.find(Task("x", "t", {"a": 1})) is special and known.find(Task("x", "t", {"a": 2})) is general
+    profiles = Profiles([general, special])
+    assert profiles.find(Task("x", "t", {"a": 1})) is special and profiles.find(Task("x", "t", {"a": 2})) is general
     newer = Profile("t", (Point(1, 1, 0, 0),), version=2)
     assert Profiles([special, newer]).find(Task("x", "t", {"a": 1})) is special, "though of an older version"
     with pytest.raises(MissingProfile) as caught:
-        known.of([Task("x", "t"), Task("y", "u"), Task("z", "v")])
+        profiles.of([Task("x", "t"), Task("y", "u"), Task("z", "v")])
     assert caught.value.facts == {"tasks": ["y", "z"], "task_types": ["u", "v"]}
 
 

@@ -80,9 +80,9 @@ def test_a_plan_that_was_signed_when_a_drivers_threads_had_another_name_still_st
 def test_a_rate_that_is_asked_for_is_of_each_source_and_the_promise_of_all_together():
     two = flow("two", {"one": "sensors", "other": ("sensors", {"city": "turin"}), "by": ("scale", {"by": 2}),
                        "out": "archive"}, "one > by > out", "other > by", rates={"one": 10, "other": 30})
-    chosen, own = submitted(ESTATE, two, rate_per_s=20).promise, submitted(ESTATE, two).promise
+    chosen, as_submitted = submitted(ESTATE, two, rate_per_s=20).promise, submitted(ESTATE, two).promise
     assert chosen.rate_per_s == chosen.rates_per_s["one"] + chosen.rates_per_s["other"] == 40
-    assert own.rate_per_s == 40 and own.rates_per_s["one"] == 10
+    assert as_submitted.rate_per_s == 40 and as_submitted.rates_per_s["one"] == 10
     assert chosen.sustained_per_s >= 40 and chosen.kept_per_s == 40
     short = submitted(ESTATE, two, pair=("LSA", "DSM"), rate_per_s=200)
     assert f"sustain {short.promise.sustained_per_s:.4g} of the 400 events/s" in "".join(short.notes)

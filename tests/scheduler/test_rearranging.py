@@ -112,9 +112,9 @@ def fresh(estate: Estate, dataflow, dataflow_id: str, **more) -> Plan:
 def test_fresh_shares_what_has_no_state_and_starts_the_rest_apart():
     estate = submit(EMPTY, LINE)
     plan = fresh(estate, LINE, "mine")
-    own = plan.dataflow.running
-    assert [own[name] for name in "sab"] == list(plan.reused)
-    assert set(plan.fresh) == {own["c"], own["o"]} == {task.id for task in plan.started}
+    running = plan.dataflow.running
+    assert [running[name] for name in "sab"] == list(plan.reused)
+    assert set(plan.fresh) == {running["c"], running["o"]} == {task.id for task in plan.started}
     assert not set(plan.fresh) & set(estate.tasks)
     assert plan.price.tasks_started == 2 and plan.otherwise.tasks_started == 0
     joined = plan_submission(estate, LINE, dataflow_id="mine", team="roads", task_types=TYPES, prices=PRICES)

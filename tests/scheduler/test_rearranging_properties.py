@@ -79,8 +79,8 @@ def planned(estate, what: str, dataflow_id: str, *more) -> Plan | None:
             return None
         task = next(iter(on))
         other = next(
-            each.name for each in alternates_in(DYNAMIC, estate.tasks[submitted.running[task]].config)
-            if each.name != on[task])
+            way.name for way in alternates_in(DYNAMIC, estate.tasks[submitted.running[task]].config)
+            if way.name != on[task])
         return plan_switch(estate, dataflow_id, task=task, alternate=other, task_types=TYPES, prices=PRICES)
     if what == "submit":
         dataflow, team, fresh = more
@@ -200,9 +200,9 @@ def test_a_series_becomes_one_query_in_one_step_as_it_does_pair_by_pair_and_is_c
 
 def paths_of(estate: Estate, dataflow_id: str, pairs: set[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Every longest row of a dataflow's fragments of which each two neighbours are a pair."""
-    own = {estate.places[task][0] for task in estate.submitted[dataflow_id].running.values()}
-    after = {name: [lower for upper, lower in sorted(pairs) if upper == name and lower in own] for name in own}
-    rows, paths = [(name,) for name in sorted(own) if not any(name in lower for lower in after.values())], []
+    homes = {estate.places[task][0] for task in estate.submitted[dataflow_id].running.values()}
+    after = {name: [lower for upper, lower in sorted(pairs) if upper == name and lower in homes] for name in homes}
+    rows, paths = [(name,) for name in sorted(homes) if not any(name in lower for lower in after.values())], []
     while rows:
         row = rows.pop()
         rows += [(*row, name) for name in after[row[-1]]]

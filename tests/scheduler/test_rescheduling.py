@@ -42,10 +42,11 @@ ESTATE = Estate(slots=tuple(Slot(node, index) for node in ("n1", "n2") for index
 SAM, RSM, DSM = ("MBA", "SAM"), ("MBA", "RSM"), ("MBA", "DSM")
 
 
-def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
+def supply_of(estate: Estate, scheduled=(), *, buy: bool = False) -> Supply:
     """The slots that nothing else is on, own ones first, as the site finds them."""
-    others = {query.slot for fragment in estate.fragments.values() if fragment not in own for query in fragment.queries}
-    first = {bundle.slot for fragment in own for bundle in fragment.queries}
+    others = {
+        query.slot for fragment in estate.fragments.values() if fragment not in scheduled for query in fragment.queries}
+    first = {bundle.slot for fragment in scheduled for bundle in fragment.queries}
     free = sorted((slot for slot in estate.slots if slot.name not in others), key=lambda slot: slot.name not in first)
     nodes = {slot.node: tuple(free_slot for free_slot in free if free_slot.node == slot.node) for slot in free}
     return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
@@ -248,11 +249,11 @@ def test_a_place_on_what_others_leave_stays_there():
     assert planned.placement.slots[:2] == (slots[4], slots[5]) and planned.placement.taken
     running = {
         task: [RunningBundle(f"{task}{number}", part.slot, part.threads, part.weight)
-               for number, part in enumerate(own)] for task, own in parts_of(planned).items()}
+               for number, part in enumerate(parts)] for task, parts in parts_of(planned).items()}
     assert SlotAssigner(running, pinned={}, supply=supply)(planned.placement, job.streams) == planned.placement
     swapped = {"n1/4": "n1/5", "n1/5": "n1/4"}
-    elsewhere = {task: [replace(bundle, slot=swapped.get(bundle.slot, bundle.slot)) for bundle in own]
-                 for task, own in running.items()}
+    elsewhere = {task: [replace(bundle, slot=swapped.get(bundle.slot, bundle.slot)) for bundle in bundles]
+                 for task, bundles in running.items()}
     moved = schedule(job, SAM, supply=supply, arrange=SlotAssigner(elsewhere, pinned={}, supply=supply))
     assert moved.placement.slots == (slots[5], slots[4], *planned.placement.slots[2:])
     assert moved.placement.taken == planned.placement.taken

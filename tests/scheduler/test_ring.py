@@ -30,11 +30,11 @@ def test_a_key_belongs_to_the_nearest_token_counter_clockwise(ring: ElasticRing,
 
 @given(rings)
 def test_ranges_are_the_ring(ring: ElasticRing) -> None:
-    assert sum(each.size for each in ring.ranges) == KEY_GROUPS
+    assert sum(piece.size for piece in ring.ranges) == KEY_GROUPS
     first, *others = ring.ranges
     assert list(ring.clockwise(first.token)) == others
-    small = [each for each in ring.ranges if each.size < 50]
-    assert all(ring.owner(group) == each.bundle for each in small for group in each.groups)
+    small = [piece for piece in ring.ranges if piece.size < 50]
+    assert all(ring.owner(group) == piece.bundle for piece in small for group in piece.groups)
 
 
 @given(rings, groups)
@@ -66,7 +66,7 @@ def test_a_token_that_moves_changes_hands_with_its_neighbour_alone(ring: Elastic
 def test_a_bundle_more_or_less_moves_about_one_nth_of_the_keys(bundles: int) -> None:
     names = [f"f1-{number}" for number in range(bundles)]
     ring = ElasticRing.even(["sensor"], names)
-    sizes = [each.size for each in ring.ranges]
+    sizes = [piece.size for piece in ring.ranges]
     assert max(sizes) - min(sizes) <= 1 and sum(sizes) == KEY_GROUPS
     less = ring.with_owner(ring.ranges[-1].token, names[-2])
     moved = [key for key in KEYS if ring.owner(key_group(key)) != less.owner(key_group(key))]
@@ -91,7 +91,7 @@ def test_tokens_that_make_no_difference_go(ring: ElasticRing) -> None:
     assert not ring.moved_to(merged) and merged.served == ring.served
     ranges = merged.ranges
     assert len(ranges) == 1 or all(
-        each.bundle != ranges[place - 1].bundle for place, each in enumerate(ranges))
+        piece.bundle != ranges[place - 1].bundle for place, piece in enumerate(ranges))
 
 
 @pytest.mark.parametrize("change", [

@@ -109,9 +109,9 @@ def test_a_pause_a_resumption_and_a_removal_say_what_the_tasks_cost(times):
 def test_a_query_that_goes_on_for_others_keeps_what_it_takes_for_being_there():
     estate = submit(submit(EMPTY, ETL), STATS, team="air")
     prices = meters_for(estate)
-    own = [task for task in estate.submitted["etl"].running.values() if estate.users[task] == ("etl",)]
-    costs = running_costs(estate, own, task_types=TYPES, prices=prices)
-    freed = turned_cost(estate, own, task_types=TYPES, prices=prices)
+    tasks = [task for task in estate.submitted["etl"].running.values() if estate.users[task] == ("etl",)]
+    costs = running_costs(estate, tasks, task_types=TYPES, prices=prices)
+    freed = turned_cost(estate, tasks, task_types=TYPES, prices=prices)
     assert 0 < freed.cores < sum(cost.figure.cores for cost in costs.values())
     assert freed.cores == pytest.approx(sum(
         (1 - cost.query_part) * cost.figure.cores for cost in costs.values()))

@@ -136,12 +136,12 @@ def test_a_version_that_begins_from_one_takes_the_place_of_the_whole_dataflow_an
 def test_how_each_task_begins_is_said_of_each():
     estate = submit(EMPTY, LINE)
     states = saved(estate, LINE)
-    of_tasks = {each.task: (each.begins, each.why) for each in beginnings(states, LINE, TYPES)}
+    of_tasks = {task.task: (task.begins, task.why) for task in beginnings(states, LINE, TYPES)}
     assert of_tasks == {
         "s": ("position", "goes on with event 17, due when it starts"), "a": ("nothing", "keeps no state"),
         "c": ("state", "begins with its state of then"), "o": ("nothing", "keeps no state")}
     other = flow("d", {"s": ("sensors", {"seed": 4}), "t": "count", "o": "archive"}, "s > t > o")
-    assert {each.task: each.why for each in beginnings(states, other, TYPES) if each.begins == "refused"} == {
+    assert {task.task: task.why for task in beginnings(states, other, TYPES) if task.begins == "refused"} == {
         "s": "has another seed than then", "t": "is not in the savepoint",
         "c": "is in the savepoint, and the dataflow has no such task with state or source"}
 

@@ -72,10 +72,10 @@ BY_RULE = SchedulingOptions(machines="published")  # cheaper machines have slots
 
 def test_thousands_of_single_threads_are_packed_into_the_fewest_slots():
     """Of few shapes: what LSA asks for many times over is a small question, and its answer is proved."""
-    known = Profiles([
+    measured = Profiles([
         Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 10**6, 0.5, 0.1),)),
         Profile("scale", (Point(1, 10, 0.3, 0.2),)), Profile("thin", (Point(1, 10, 0.2, 0.05),))])
-    many = prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=25_000)
+    many = prepare(FLOW, task_types=TYPES, profiles=measured, rate_per_s=25_000)
     by_sam, ours = compare(many, supply=BUY, pairs=[("LSA", "SAM"), ("LSA", "exact")], options=BY_RULE).schedules
     assert ours.allocation.threads > 5_000
     check_placed(ours.placement, ours.allocation, BUY)
@@ -206,8 +206,8 @@ def test_too_few_slots_are_told_with_the_numbers():
 def test_a_rate_that_takes_too_many_threads_is_refused_by_every_pair_at_once():
     """It was mapped for more than twenty seconds."""
     light = (Profile(end, (Point(1, 1, 0.1, 0.1),), static=True) for end in ("sensors", "archive"))
-    known = Profiles([*light, Profile("scale", (Point(1, 10, 0.6, 0.2),))])
-    comparison = compare(prepare(PI, task_types=TYPES, profiles=known, rate_per_s=1e6 + 10), supply=BUY)
+    measured = Profiles([*light, Profile("scale", (Point(1, 10, 0.6, 0.2),))])
+    comparison = compare(prepare(PI, task_types=TYPES, profiles=measured, rate_per_s=1e6 + 10), supply=BUY)
     assert set(comparison.errors) == set(PAIRS)
     for error in comparison.errors.values():
         assert isinstance(error, RateNotHeld) and error.facts["threads"] > error.facts["most_threads"] == 100_000
@@ -227,28 +227,28 @@ def test_tasks_without_a_profile_are_named():
 
 def test_a_source_nobody_measured_has_what_its_type_declares():
     """8 µs for each of 200 events/s, and twice a second a batch of 33 ms for the query and 6 ms for the task."""
-    known = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
-    profiles = prepare(FLOW, task_types=TYPES, profiles=known).profiles
+    measured = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
+    profiles = prepare(FLOW, task_types=TYPES, profiles=measured).profiles
     assert (profiles["in"].origin, profiles["in"].static) == ("declared", True)
     assert profiles["in"].one.cpu == pytest.approx(200 * 8e-6 + 2 * 0.039)
     assert profiles["out"].origin == "declared" and profiles["by"].origin == ""
     with pytest.raises(RateNotHeld, match="it declares") as caught:
-        prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000)
+        prepare(FLOW, task_types=TYPES, profiles=measured, rate_per_s=200_000)
     assert caught.value.facts["peak_per_s"] == pytest.approx((1 - 0.078) / 8e-6)
 
 
 def test_a_source_nobody_measured_has_what_such_tasks_were_seen_to_take():
     """12 µs for each of 200 events/s, and twice a second a batch of 50 ms for the query and 9 ms for the task; the
     sink, of which none ran, what it declares, scaled as others were."""
-    known = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
+    measured = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
     costs = Costs(
         query_batch_s=0.050, scale=1.5, queries=3, batch_s={"sensors": 0.009}, event_us={"sensors": 12.0})
-    profiles = prepare(FLOW, task_types=TYPES, profiles=known, costs=costs).profiles
+    profiles = prepare(FLOW, task_types=TYPES, profiles=measured, costs=costs).profiles
     assert (profiles["in"].origin, profiles["out"].origin) == ("learned", "declared")
     assert profiles["in"].one.cpu == pytest.approx(200 * 12e-6 + 2 * 0.059)
     assert profiles["out"].one.cpu - 2 * 0.050 >= 1.5 * 2 * 0.006
     with pytest.raises(RateNotHeld, match="it was seen to take"):
-        prepare(FLOW, task_types=TYPES, profiles=known, rate_per_s=200_000, costs=costs)
+        prepare(FLOW, task_types=TYPES, profiles=measured, rate_per_s=200_000, costs=costs)
 
 
 def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_events_cost_nothing():
@@ -294,11 +294,11 @@ def test_what_a_stateful_task_reads_keeps_its_order():
 
 def test_state_is_not_divided():
     counting = flow("c", {"in": "sensors", "n": "count", "out": "archive"}, "in > n > out")
-    known = Profiles([
+    measured = Profiles([
         Profile("sensors", (Point(1, 1, 0.1, 0.15),), static=True), Profile("archive", (Point(1, 100, 0.5, 0.1),)),
         Profile("count", (Point(1, 80, 0.5, 0.1), Point(2, 150, 0.9, 0.1))),
     ])
-    at_100 = prepare(counting, task_types=TYPES, profiles=known, rate_per_s=100)
+    at_100 = prepare(counting, task_types=TYPES, profiles=measured, rate_per_s=100)
     with pytest.raises(RateNotHeld) as caught:
         schedule(at_100, ("MBA", "SAM"), supply=BUY)
     assert caught.value.facts == {"task": "n", "rate_per_s": 100, "peak_per_s": 80, "threads": 1}

@@ -99,11 +99,11 @@ def test_what_goes_on_with_others_work_has_the_shortest_interval_and_stays_open_
 ) -> None:
     before = {f"f1-{number}": Fragment(f"f1-{number}", (f"t{number}",), "n1/0", 1) for number in range(len(earlier))}
     heir = Fragment("f2-0", tuple(f"t{number}" for number in range(len(earlier))), "n1/0", 1, inherits=tuple(before))
-    own = settings_of_new(
+    begun_with = settings_of_new(
         before, {"f2-0": heir}, dict(zip(before, earlier, strict=True)), {"n1/0": opened}).get("f2-0", USUAL)
-    intervals = [each.trigger_ms for each in earlier if each.trigger_ms is not None]
-    assert own.trigger_ms == (min(intervals) if intervals else None)
-    assert own.real_time == (all(each.real_time for each in earlier) and opened < MOST_OPEN_A_SLOT)
+    intervals = [former.trigger_ms for former in earlier if former.trigger_ms is not None]
+    assert begun_with.trigger_ms == (min(intervals) if intervals else None)
+    assert begun_with.real_time == (all(former.real_time for former in earlier) and opened < MOST_OPEN_A_SLOT)
 
 
 def test_fragments_that_begin_anew_have_usual_settings() -> None:
@@ -196,7 +196,7 @@ def test_tasks_switch_together_by_one_plan_and_back() -> None:
     after = apply_plan(estate, plan)
 
     def on(estate: Estate) -> dict[str, str]:
-        return {task: name for own in estate.settings.values() for task, name in own.alternates.items()}
+        return {task: name for settings in estate.settings.values() for task, name in settings.alternates.items()}
 
     assert on(after) == {first: "few", second: "few"}
     assert on(apply_plan(after, undo(after, plan))) == {first: "all", second: "all"}

@@ -67,7 +67,7 @@ def test_a_loop_is_its_turns_written_out() -> None:
     looped = document(loop(3, task("a", by=1), task("b", "count"), task("c", "thin"),
                            streams=joining("input a b output", "input c output")), streams=joining("s again out"))
     dataflow = read(looped)
-    assert [each.id for each in dataflow.tasks] == [
+    assert [task.id for task in dataflow.tasks] == [
         "s", *(f"again.{iteration}.{name}" for iteration in (1, 2, 3) for name in "abc"), "out"]
     iterations = [task(f"{name}{iteration}", kind, **config) for iteration in (1, 2, 3)
              for name, kind, config in (("a", "scale", {"by": 1}), ("b", "count", {}), ("c", "thin", {}))]
@@ -75,7 +75,7 @@ def test_a_loop_is_its_turns_written_out() -> None:
     assert same(looped, document(*iterations, streams=written))
     assert read(json.loads(dump_document(dataflow, "json"))) == dataflow, "written down it is unrolled"
     looped["tasks"][1]["chain"] = "never"
-    assert set(read(looped).unchained) == {each.id for each in dataflow.tasks} - {"s", "out"}
+    assert set(read(looped).unchained) == {task.id for task in dataflow.tasks} - {"s", "out"}
 
 
 @settings(max_examples=40, deadline=None)
@@ -119,7 +119,7 @@ def test_a_mistake_in_a_loop_is_told_once_with_its_place(wrong: dict, code: str,
     matching = [problem for problem in problems if problem.code == code and words in problem.message]
     assert matching, problems
     problem = matching[0]
-    assert problem.remedy and len({(each.path, each.message) for each in matching}) == len(matching)
+    assert problem.remedy and len({(problem.path, problem.message) for problem in matching}) == len(matching)
     assert problem.path.startswith("/tasks/1") and problem.path.endswith(place)
 
 
@@ -138,11 +138,11 @@ def test_iterations_must_not_take_the_ids_of_others() -> None:
 
 def test_loops_make_no_more_than_a_document_may_have() -> None:
     many = [loop(100, *(task(f"t{n}", by=1) for n in range(50)), name=f"l{n}", streams=[
-        each for n in range(50) for each in joining(f"input t{n} output")]) for n in range(40)]
+        stream for n in range(50) for stream in joining(f"input t{n} output")]) for n in range(40)]
     [*_, last] = problems_of(document(*many, streams=joining("s l0 out")))
     assert last.code in ("too_many_tasks", "too_many_streams") and last.remedy
     wide = loop(20, *(task(f"t{n}", by=n) for n in range(50)), name="l", streams=[
-        each for n in range(50) for each in joining(f"input t{n} output")])
+        stream for n in range(50) for stream in joining(f"input t{n} output")])
     assert [problem.code for problem in problems_of(document(wide, streams=joining("s l out")))] == ["too_many_streams"]
 
 
@@ -180,10 +180,10 @@ def test_a_split_stream_is_a_task_at_its_head() -> None:
         *branches, task("one", "round_robin", of=2, part=1), task("two", "round_robin", of=2, part=2),
         streams=[*joining("s one a", "one b", "s two c"), *ends])
     assert same(short, written)
-    assert [each.id for each in read(short).tasks[-2:]] == ["s.part1of2", "s.part2of2"]
+    assert [task.id for task in read(short).tasks[-2:]] == ["s.part1of2", "s.part2of2"]
     keyed = document(*branches[:2], streams=[
         split("s", "a", by=["city"], of=2, part=1), split("s", "b", of=2, part=1), *ends[:2]])
-    assert [(each.id, each.type) for each in read(keyed).tasks[-2:]] == [
+    assert [(task.id, task.type) for task in read(keyed).tasks[-2:]] == [
         ("s.part1of2", "key_split"), ("s.part1of2.2", "round_robin")]
 
 

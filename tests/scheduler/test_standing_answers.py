@@ -23,7 +23,7 @@ def test_an_answer_stands_while_nothing_that_counts_has_changed(
         now_s += later_s
         figures = tuple(third / 3 for third in thirds)
         standing.begin_round(now_s)
-        last = {name: known for name, known in last.items() if 0 <= now_s - known[1] < STANDS_S}
+        last = {name: answer for name, answer in last.items() if 0 <= now_s - answer[1] < STANDS_S}
         before = last.get(ground)
 
         answer = standing.of(

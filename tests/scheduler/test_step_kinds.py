@@ -39,8 +39,8 @@ def test_a_step_of_an_unknown_kind_is_an_error() -> None:
         in_order([Step("close_everything", "f1-0")])
 
 
-def steps_done(plan: Plan, reports: dict, **known: set[str]) -> set[str]:
-    return step_kinds.steps_done(plan, EnactmentEvidence(Reports.of(reports), **known))
+def steps_done(plan: Plan, reports: dict, **facts: set[str]) -> set[str]:
+    return step_kinds.steps_done(plan, EnactmentEvidence(Reports.of(reports), **facts))
 
 
 def report(*, state="running", **fragments):

@@ -77,14 +77,14 @@ def written_out(document: dict) -> dict:
     """The document with the task at each port written out."""
     def expanded(tasks: list, streams: list, ends_of: list) -> tuple[list, list]:
         tasks, flat = [*tasks], []
-        for each in streams:
-            ends = {"from": each["from"], "to": each["to"]}
+        for stream in streams:
+            ends = {"from": stream["from"], "to": stream["to"]}
             for side, kind, end in ends_of:
-                if side in each:
-                    name = f"{each[end]}.{each[side]}"
+                if side in stream:
+                    name = f"{stream[end]}.{stream[side]}"
                     if port(name, kind) not in tasks:
                         tasks.append(port(name, kind))
-                        whole = {"from": each["from"], "to": each["to"]}
+                        whole = {"from": stream["from"], "to": stream["to"]}
                         flat.append({**whole, "to" if end == "from" else "from": name})
                     ends[end] = name
             flat.append(ends)
@@ -120,7 +120,7 @@ def test_an_alternate_says_its_ports() -> None:
 
 def test_ports_and_parts_of_a_stream_go_together() -> None:
     dataflow = read(changed("streams", 4, split={"of": 2, "part": 1, "by": ["value"]}))
-    joined = {(each.source, each.target) for each in dataflow.streams}
+    joined = {(stream.source, stream.target) for stream in dataflow.streams}
     assert joined >= {("work", "work.high"), ("work.high", "work.high.part1of2"), ("work.high.part1of2", "all")}
 
 
@@ -169,4 +169,4 @@ def test_a_port_that_is_none_is_told_with_its_place(wrong, code, place, words, r
 def test_one_wrong_name_is_told_once() -> None:
     with pytest.raises(InvalidDataflow) as refused:
         read(changed("streams", 3, output="lwo"))
-    assert [each.path for each in refused.value.problems] == ["/streams/3/output"]
+    assert [problem.path for problem in refused.value.problems] == ["/streams/3/output"]

@@ -41,7 +41,7 @@ def test_parents_match_in_whatever_order_they_stand():
 @settings(max_examples=100, deadline=None)
 @given(dataflows(), dataflows())
 def test_it_agrees_with_isomorphism_of_ancestor_graphs(first, second):
-    one, other = (submitted_graph(each, team="water", task_types=TYPES) for each in (first, second))
+    one, other = (submitted_graph(dataflow, team="water", task_types=TYPES) for dataflow in (first, second))
     for task in one.labels:
         for twin in other.labels:
             assert same_history(one, task, other, twin) == _isomorphic(one, task, other, twin)
@@ -66,7 +66,7 @@ def checked(estate: Estate) -> None:
 
 
 def without(estate: Estate, task_id: str) -> Estate:
-    return replace(estate, tasks={known: task for known, task in estate.tasks.items() if known != task_id})
+    return replace(estate, tasks={other_id: task for other_id, task in estate.tasks.items() if other_id != task_id})
 
 
 def plus(estate: Estate, *tasks: RunningTask) -> Estate:

@@ -141,9 +141,9 @@ class TeamsApart(RuleBasedStateMachine):
             self.take(lambda estate: make(estate, name, **SUPPORTED))
 
     def _move(self, data, name: str) -> None:
-        own = {self.estate.places[task][0] for task in self.estate.submitted[name].running.values()}
+        fragments = {self.estate.places[task][0] for task in self.estate.submitted[name].running.values()}
         query = data.draw(st.sampled_from(sorted(
-            query.id for fragment in own for query in self.estate.fragments[fragment].queries)))
+            query.id for fragment in fragments for query in self.estate.fragments[fragment].queries)))
         slot = data.draw(st.sampled_from([slot.name for slot in self.estate.slots]))
         self.take(lambda estate: plan_move(estate, name, query=query, slot=slot, **SUPPORTED))
 
@@ -210,14 +210,14 @@ def test_where_no_slot_is_left_it_is_said_what_helps() -> None:
 
 def test_neither_a_move_nor_a_list_of_slots_leads_to_anothers_slot() -> None:
     estate = brought(brought(APART, LINE, "water"), LONGER, "roads")
-    [own] = [fragment for fragment in estate.fragments.values() if fragment.team == "roads"]
-    [foreign] = {fragment.slot for fragment in estate.fragments.values()} - {own.slot}
+    [of_roads] = [fragment for fragment in estate.fragments.values() if fragment.team == "roads"]
+    [foreign] = {fragment.slot for fragment in estate.fragments.values()} - {of_roads.slot}
     with pytest.raises(NoSlots, match=f"{foreign} holds queries of another team"):
-        plan_move(estate, "longer", query=own.id, slot=foreign, **SUPPORTED)
-    offered = slots_for(estate, own, own.queries[0], estate.slots, task_types=TYPES)
+        plan_move(estate, "longer", query=of_roads.id, slot=foreign, **SUPPORTED)
+    offered = slots_for(estate, of_roads, of_roads.queries[0], estate.slots, task_types=TYPES)
     assert foreign not in offered and len(offered) == len(estate.slots) - 2
     shared = replace(estate, teams_apart=False)
-    assert foreign in slots_for(shared, own, own.queries[0], estate.slots, task_types=TYPES)
+    assert foreign in slots_for(shared, of_roads, of_roads.queries[0], estate.slots, task_types=TYPES)
 
 
 def test_queries_of_two_teams_are_not_made_one_and_a_schedule_leaves_anothers_alone() -> None:

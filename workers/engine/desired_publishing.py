@@ -144,7 +144,7 @@ def _wanted(
     tasks = [estate.tasks[task_id] for task_id in fragment.tasks if task_id in estate.tasks]
     position = fragment.tasks.index
     inherits, origin = fragment.inherited_by(bundle)
-    own = estate.settings.get(fragment.id, USUAL)
+    settings = estate.settings.get(fragment.id, USUAL)
     return WantedFragment(
         id=bundle.id,
         tasks=tuple(Task(task.id, task_types[task.type].name, dict(task.config)) for task in tasks),
@@ -152,10 +152,10 @@ def _wanted(
         outlets={
             position(task_id): frozenset(_undivided(estate, fragment, task_id)) for task_id in fragment.outlets},
         active=fragment.active,
-        trigger_ms=trigger_ms if own.trigger_ms is None else own.trigger_ms,
-        real_time=own.real_time,
+        trigger_ms=trigger_ms if settings.trigger_ms is None else settings.trigger_ms,
+        real_time=settings.real_time,
         alternates={
-            position(task.id): working_in(task.type, task.config, own.alternates.get(task.id)) for task in tasks
+            position(task.id): working_in(task.type, task.config, settings.alternates.get(task.id)) for task in tasks
             if is_dynamic(task.type)},
         threads=bundle.threads,
         inherits=inherits,
@@ -174,7 +174,7 @@ def _wanted(
         if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
         if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
-        restores=own.restores,
+        restores=settings.restores,
     )
 
 
@@ -219,10 +219,10 @@ def _with_terms(
     estate: Estate, fragment: Fragment, inputs: Iterable[Input], needs: Mapping[str, Needed]
 ) -> tuple[Input, ...]:
     """Inputs with what becomes of a slow reader, where dataflows that do not need it need their writers."""
-    own = needs.get(fragment.tasks[0], Needed())
-    terms = {"shared": True, "when_behind": own.when_behind, "teams": own.teams}
+    needed = needs.get(fragment.tasks[0], Needed())
+    terms = {"shared": True, "when_behind": needed.when_behind, "teams": needed.teams}
     return tuple(
-        replace(item, **terms) if _needed_by(estate, item.task, needs).dataflows > own.dataflows else item
+        replace(item, **terms) if _needed_by(estate, item.task, needs).dataflows > needed.dataflows else item
         for item in inputs)
 
 
@@ -297,7 +297,7 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
         return desired
     desired = _with_heirs_passed(desired)
     ran = {slot: wanted.fragments for slot, wanted in before.slots.items()}
-    known = {
+    by_id = {
         fragment.id: (slot, fragment)
         for by_slot in (before.handing_over, ran) for slot, fragments in by_slot.items() for fragment in fragments}
     ending: dict[str, list[WantedFragment]] = {}
@@ -306,10 +306,10 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
     seen = set(desired.wanted)
     while named:
         name = named.pop()
-        if name in seen or name not in known:
+        if name in seen or name not in by_id:
             continue
         seen.add(name)
-        slot, fragment = known[name]
+        slot, fragment = by_id[name]
         ending.setdefault(slot, []).append(fragment)
         named += fragment.inherits
     return replace(desired, handing_over={

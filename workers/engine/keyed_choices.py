@@ -68,7 +68,7 @@ def switch_keys(
 
 
 def chosen_by_key(
-    known: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
+    choices: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
     bound: float,
 ) -> KeyedChoices:
     """What a learned guard has chosen when it has read what is new of some events.
@@ -83,7 +83,7 @@ def chosen_by_key(
         As `ForecastChoice` has it.
     """
     choice = ForecastChoice(shipped_choice(), bound)
-    place, alternates, states = known.place, dict(known.alternates), dict(known.states)
+    place, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)
     for at, event in sorted((((event["_born"], event["_seq"]), event) for event in events), key=itemgetter(0)):
         key = key_text_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
@@ -94,4 +94,4 @@ def chosen_by_key(
         states[key] = state
         if name in among:
             alternates[key] = name
-    return replace(known, place=place, alternates=alternates, states=states)
+    return replace(choices, place=place, alternates=alternates, states=states)

@@ -79,9 +79,9 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> LookProgress | Non
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
     for batch in block_codec.decode_block(block) if block else ():
-        own = batch.drop_columns([name for name in batch.schema.names if name in STREAM])
-        types |= {column.name: spark_type(column.type) for column in own.schema}
-        events = [shown(event) for event in reversed(rows_in(own))]
+        shown_columns = batch.drop_columns([name for name in batch.schema.names if name in STREAM])
+        types |= {column.name: spark_type(column.type) for column in shown_columns.schema}
+        events = [shown(event) for event in reversed(rows_in(shown_columns))]
     return LookProgress(state, types, events)
 
 

@@ -47,12 +47,12 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.hgetall(keys.copies(name))
-    known = {}
+    reports = {}
     for name, copies in zip(names, answers_of(pipeline) if names else (), strict=True):
         with suppress(UnicodeDecodeError):  # slots write there, and one keeps nobody from the others
             if copies:
-                known[name] = copies_told(texts(copies))
-    return known
+                reports[name] = copies_told(texts(copies))
+    return reports
 
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:

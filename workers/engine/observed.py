@@ -141,8 +141,8 @@ def read_meters(broker: redis.Redis, queries: Iterable[str], *, before: MeterAns
     (seconds, microseconds), *hashes = answers_of(pipeline)
     answers: MeterAnswers = {}
     for name, fields in zip(names, hashes, strict=True):
-        known = before.get(name) if before else None
-        answers[name] = known if known is not None and known[0] == fields else (fields, counts_of(fields))
+        answer = before.get(name) if before else None
+        answers[name] = answer if answer is not None and answer[0] == fields else (fields, counts_of(fields))
     if before is not None:
         before.clear()
         before.update(answers)
@@ -234,15 +234,15 @@ def flows_of(
         grown = [growths[bundle.id] for bundle in queries if bundle.id in growths]
         totals = [after.counts.get(bundle.id, {}) for bundle in queries]
         of_staying = [counts for bundle, counts in zip(queries, totals, strict=True) if not bundle.leaving]
-        known = before.get(fragment.id) if before else None
-        if known is None or known.counts is not growth or len(known.of_tasks) != len(fragment.active_tasks):
-            known = _latencies_of(growth, len(fragment.active_tasks))
-        latencies[fragment.id] = known
+        timing = before.get(fragment.id) if before else None
+        if timing is None or timing.counts is not growth or len(timing.of_tasks) != len(fragment.active_tasks):
+            timing = _latencies_of(growth, len(fragment.active_tasks))
+        latencies[fragment.id] = timing
         for position, task_id in enumerate(fragment.active_tasks):
             passed, late = f"{position}:n", f"{position}:late"
             tasks[task_id] = TaskFlow(
                 rate_per_s=_rate_of(grown, passed), events=_sum_of(totals, passed),
-                **known.of_tasks[position],
+                **timing.of_tasks[position],
                 watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
                 late=_sum_of(totals, late), late_per_s=_rate_of(grown, late),
             )

@@ -83,7 +83,8 @@ def publish_waves(
         All of the estate. Those that are not among them are forgotten.
     """
     wanted = [
-        {"switches": keys.waves(each.task), "on": each.on, "sources": [keys.wave(source) for source in each.sources]}
-        for each in elements]
+        {"switches": keys.waves(element.task), "on": element.on,
+         "sources": [keys.wave(source) for source in element.sources]}
+        for element in elements]
     return int(broker.eval(
         _PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted), MOST_BYTES))

@@ -66,9 +66,9 @@ def _counted(steps: Generator[Any, Any, Any], most_bytes: int, fileno: int = -1)
 
 def _received(fileno: int) -> int:
     """How many bytes have come on a socket; 0 where nobody knows."""
-    with suppress(OSError, struct.error), socket.socket(fileno=fileno) as known:
+    with suppress(OSError, struct.error), socket.socket(fileno=fileno) as connection:
         try:
-            return _RECEIVED.unpack_from(known.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))[0]
+            return _RECEIVED.unpack_from(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size))[0]
         finally:
-            known.detach()
+            connection.detach()
     return 0

@@ -182,7 +182,7 @@ def _time_field(
             times += [
                 (column.name, unit) for unit, per_second in _PER_SECOND.items()
                 if all(_FIRST_S * per_second <= number < _LAST_S * per_second for number in numbers)]
-    named = [each for each in times if _NAMES_A_TIME.fullmatch(each[0])]
+    named = [field for field in times if _NAMES_A_TIME.fullmatch(field[0])]
     if named:
         return named[0]
     return times[0] if len(times) == 1 else ("", "ms")

@@ -136,8 +136,8 @@ class HourlyForecast:
         today = np.full(hour % 24 * steps, np.nan)
         entry = days.get(str(day))
         if entry is not None:
-            known = entry[1][:len(today)]
-            today[:len(known)] = known
+            loads = entry[1][:len(today)]
+            today[:len(loads)] = loads
         return LoadHistory(rows, kinds, today, free, steps)
 
     def _hour(self, days: dict, hour: int) -> np.ndarray:
@@ -145,8 +145,8 @@ class HourlyForecast:
         readings = np.full(steps, np.nan)
         entry = days.get(str(hour * HOUR_MS // DAY_MS))
         if entry is not None:
-            known = entry[1][hour % 24 * steps:(hour % 24 + 1) * steps]
-            readings[:len(known)] = known
+            loads = entry[1][hour % 24 * steps:(hour % 24 + 1) * steps]
+            readings[:len(loads)] = loads
         return readings
 
 

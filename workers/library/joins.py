@@ -91,8 +91,8 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         whole = packed(list(dict.fromkeys([*on, *names.values()])))
         is_of_side = read_condition(inputs, _condition(values, side, columns), columns=columns.types)
         packs[f"_{side}"] = F.when(is_of_side, whole)
-    known = reduce(and_, (F.col(name).isNotNull() for name in on))
-    of = F.concat(F.when(known, "=").otherwise("!"), key_text(inputs, on)).alias("_of")
+    has_key = reduce(and_, (F.col(name).isNotNull() for name in on))
+    of = F.concat(F.when(has_key, "=").otherwise("!"), key_text(inputs, on)).alias("_of")
     of_stream, streams = _of_streams(inputs)
     given = inputs.select(*STREAM, of, *of_stream, *[pack.alias(name) for name, pack in packs.items()])
     fold = JoinFold(

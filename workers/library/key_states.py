@@ -31,8 +31,8 @@ def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
 
         for key, state in json.loads(text).items():
             if is_of_all_keys(state):
-                own = of_keys(state, has)
-                states[key] = joined(states[key], own) if key in states else own
+                part = of_keys(state, has)
+                states[key] = joined(states[key], part) if key in states else part
             elif has(key):
                 states[key] = state
     return packed(states) if left else None

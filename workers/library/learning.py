@@ -234,14 +234,14 @@ def predicted_by(
     """What a model predicts of an event: the prediction, the model's version, and what is wrong."""
     if model is None:
         return None, None, problem or NO_MODEL
-    known = dict(zip(names, values, strict=True))
-    lacking = [name for name in model["features"] if name not in known]
+    by_name = dict(zip(names, values, strict=True))
+    lacking = [name for name in model["features"] if name not in by_name]
     if lacking:
         return None, model["version"], f"the model reads {', '.join(lacking)}, which is none of the features"
-    missing = [name for name in model["features"] if not _known(known[name])]
+    missing = [name for name in model["features"] if not _known(by_name[name])]
     if missing:
         return None, model["version"], f"{', '.join(missing)} is missing"
-    return apply(model, [known[name] for name in model["features"]]), model["version"], problem
+    return apply(model, [by_name[name] for name in model["features"]]), model["version"], problem
 
 
 @dataclass(frozen=True, slots=True)

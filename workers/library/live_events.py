@@ -90,10 +90,10 @@ def check_events(values: Mapping[str, Any], *, prefix: str = "") -> None:
     if not columns and values["format"] in ("csv", "arrow", "parquet", AVRO):
         raise InvalidConfig(f"The format {values['format']} needs columns.", remedy="Name them in their order.")
     for name in values.get("include") or ():
-        known = [column for column in INCLUDED if prefix and column.startswith(prefix)]
-        if name not in known:
+        includable = [column for column in INCLUDED if prefix and column.startswith(prefix)]
+        if name not in includable:
             raise InvalidConfig(f"include names {name}, which this source does not know.",
-                                remedy=f"Name some of {', '.join(known)}.")
+                                remedy=f"Name some of {', '.join(includable)}.")
         if name in columns:
             raise InvalidConfig(f"{name} is both a field and included.", remedy="Leave it out of one of them.")
     columns = {**columns, **included(values)}

@@ -125,13 +125,13 @@ def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(DEDUPLICATE, config)
-    by, own = list(values["by"]), [name for name in inputs.columns if name not in (*STREAM, TOLD)]
+    by, columns = list(values["by"]), [name for name in inputs.columns if name not in (*STREAM, TOLD)]
     require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
-    whole = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), packed(own).alias("_whole"))
+    whole = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), packed(columns).alias("_whole"))
     fold = Deduplicated(milliseconds(values["within"]), milliseconds(values["ahead"]))
     passed = fold_stream(whole, fold, by=[], reads=["_of", "_time", "_seq", "_born"], kept=[*STREAM, "_whole"],
                          added="")
-    return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", own, inputs.schema))
+    return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", columns, inputs.schema))
 
 
 def deduplicate_check(config: Mapping[str, Any]) -> None:
@@ -149,8 +149,8 @@ def deduplicate_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 def passed_columns(inputs: Columns) -> Columns:
     """The columns of a task whose events are those of its input: Weir's own, then the others."""
-    own = {name: kind for name, kind in inputs.types.items() if name not in STREAM_TYPES}
-    return Columns({**STREAM_TYPES, **own}, inputs.complete)
+    columns = {name: kind for name, kind in inputs.types.items() if name not in STREAM_TYPES}
+    return Columns({**STREAM_TYPES, **columns}, inputs.complete)
 
 
 def _told(inputs: DataFrame) -> list[str]:

@@ -71,7 +71,7 @@ def leads_here(host: str, port: int, *, within_s: float) -> bool:
     except OSError:
         return False
     led = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
-    return any(map(_is_near, [ip for each in led for ip in (each, *_within(each))]))
+    return any(map(_is_near, [ip for address in led for ip in (address, *_within(address))]))
 
 
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:

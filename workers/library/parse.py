@@ -91,7 +91,7 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     # No filter on what was computed here: Spark would push it down and read the JSON once more for it. A message
     # that cannot be read gives an empty array instead, and so no event.
     messages = inputs.select(*STREAM, _message_id(text).alias("msg_id"), entries.alias("_entries"))
-    known = messages.withColumns({
+    described = messages.withColumns({
         "sensor_id": _entry_value(F.lit(schema.id_field)),
         "meta": F.to_json(F.struct(*[_entry_value(F.lit(name)).alias(name) for name in schema.meta_fields]))
         if schema.meta_fields else F.lit("{}"),
@@ -104,8 +104,8 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             F.array(*[F.lit(name) for name in schema.fields]),
             lambda name: F.struct(name.alias("obs"), _entry_value(name).try_cast("double").alias("value")),
         )
-    events = known.select(*STREAM, "msg_id", "sensor_id", "meta",
-                          F.inline(F.when(F.col("sensor_id").isNotNull(), readings)))
+    events = described.select(*STREAM, "msg_id", "sensor_id", "meta",
+                              F.inline(F.when(F.col("sensor_id").isNotNull(), readings)))
     return events if values["layout"] == "wide" else events.select(*OBSERVATION)
 
 

@@ -65,8 +65,8 @@ class StoredMapping(MutableMapping[str, Any]):
         """When the first of them is due, as `soonest` has it; None where none will be."""
         stored = next((due for member, due in self._batch.soonest(*self._of, after=after)
                        if member not in self._before and (where is None or where(self._peek(member)))), None)
-        known = _soonest(self._known.values(), self._moment, after, where)
-        return min((moment for moment in (stored, known) if moment is not None), default=None)
+        in_memory = _soonest(self._known.values(), self._moment, after, where)
+        return min((moment for moment in (stored, in_memory) if moment is not None), default=None)
 
     def _peek(self, member: str) -> Any:
         """A stored entry that is looked at and not kept."""

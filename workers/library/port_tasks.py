@@ -36,14 +36,14 @@ def into_port(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     port = settings(INTO_PORT, config)["port"]
-    own = [F.col(identifier(name)).alias(_prefix(port) + name) for name in inputs.columns if name not in STREAM]
-    return inputs.select(*STREAM, *own, F.lit(port).alias(_NAMED))
+    columns = [F.col(identifier(name)).alias(_prefix(port) + name) for name in inputs.columns if name not in STREAM]
+    return inputs.select(*STREAM, *columns, F.lit(port).alias(_NAMED))
 
 
 def into_port_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The input's under other names, and the port."""
-    own = {_prefix(values["port"]) + name: kind for name, kind in inputs.types.items() if name not in STREAM}
-    return Columns({**dict.fromkeys(STREAM, "bigint"), **own, _NAMED: "string"}, inputs.complete)
+    columns = {_prefix(values["port"]) + name: kind for name, kind in inputs.types.items() if name not in STREAM}
+    return Columns({**dict.fromkeys(STREAM, "bigint"), **columns, _NAMED: "string"}, inputs.complete)
 
 
 def from_port(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -51,8 +51,8 @@ def from_port(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     port = settings(FROM_PORT, config)["port"]
-    own = [F.col(identifier(name)).alias(column) for name, column in _columns_at(port, inputs.columns).items()]
-    return inputs.where(F.col(_NAMED) == port).select(*STREAM, *own)
+    columns = [F.col(identifier(name)).alias(column) for name, column in _columns_at(port, inputs.columns).items()]
+    return inputs.where(F.col(_NAMED) == port).select(*STREAM, *columns)
 
 
 def from_port_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
@@ -67,8 +67,8 @@ def from_port_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
         raise UnknownColumn(
             f"Its input has no port {values['port']}.", parameter="port", value=values["port"],
             remedy="Put an into_port before it, or let streams name inputs and outputs of a task with alternates.")
-    own = {column: inputs.type_of(name) for name, column in _columns_at(values["port"], inputs).items()}
-    return Columns({**dict.fromkeys(STREAM, "bigint"), **own}, inputs.complete)
+    columns = {column: inputs.type_of(name) for name, column in _columns_at(values["port"], inputs).items()}
+    return Columns({**dict.fromkeys(STREAM, "bigint"), **columns}, inputs.complete)
 
 
 def _columns_at(port: str, names: Any) -> dict[str, str]:

@@ -55,25 +55,25 @@ def _predicted(
     event: Mapping[str, Any], *, source: StoredModel, features: tuple[str, ...], drops: bool,
     clock: Callable[[], float] = time.monotonic,
 ) -> list[tuple]:
-    known, now_s = _read.get(source), clock()
-    if known is None or now_s >= known.due_s:
-        known = _read[source] = _refreshed(source, known, now_s)
+    model_read, now_s = _read.get(source), clock()
+    if model_read is None or now_s >= model_read.due_s:
+        model_read = _read[source] = _refreshed(source, model_read, now_s)
     values = [event[f"_f{place}"] for place in range(len(features))]
-    row = predicted_by(known.model, features, values, problem=known.problem)
+    row = predicted_by(model_read.model, features, values, problem=model_read.problem)
     return [] if drops and row[0] is None else [row]
 
 
-def _refreshed(source: StoredModel, known: _Read | None, now_s: float) -> _Read:
+def _refreshed(source: StoredModel, earlier: _Read | None, now_s: float) -> _Read:
     import redis
 
     try:
         with connected(source.url) as broker:
             text = stored_text(broker, source.model, source.version)
     except redis.RedisError as error:
-        if known is None:
+        if earlier is None:
             raise NotAnswered(f"The broker does not give the model: {error}") from None
-        return _Read(known.model, known.problem, now_s + AGAIN_S)
-    before = None if known is None else known.model
+        return _Read(earlier.model, earlier.problem, now_s + AGAIN_S)
+    before = None if earlier is None else earlier.model
     due_s = now_s + source.refresh_s
     if text is None:
         missing = f"the team keeps no version {source.version} of it" if source.version else NO_MODEL

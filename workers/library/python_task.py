@@ -274,9 +274,9 @@ def called_by_key(
 
 def _of_events(result: pa.Table, events: pa.Table, function: str) -> pa.Table:
     """A result, each row of an event that the function got."""
-    known = set(events.column("_seq").to_pylist())
+    seqs = set(events.column("_seq").to_pylist())
     for seq in result.column("_seq").to_pylist():
-        if seq not in known:
+        if seq not in seqs:
             raise wrong(function, f"gave a result with _seq {seq}, which no event of this table has",
                         "A result has _seq, _time and _born of the last event that is in it.")
     return result

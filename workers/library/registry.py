@@ -181,9 +181,9 @@ def _types_of(target: Any) -> list[TaskType]:
     return types
 
 
-def _refuse_taken_names(added: list[TaskType], known: dict[str, TaskType]) -> None:
+def _refuse_taken_names(added: list[TaskType], task_types: dict[str, TaskType]) -> None:
     names = [task_type.name for task_type in added]
-    taken = sorted({name for name in names if name in known or names.count(name) > 1})
+    taken = sorted({name for name in names if name in task_types or names.count(name) > 1})
     if taken:
         raise ValueError(f"the names {', '.join(taken)} are already taken; choose others")
 

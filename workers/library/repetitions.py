@@ -59,15 +59,15 @@ class Deduplicated:
             state.pop("next", None)
             watermarks.divide(state, state.pop("latest", None), born, self)
         watermarks.hear(state, name, born, self)
-        own = state["partitions"][name]
-        watermarks.reach(own, time, self)
-        if own["next"] is None or watermarks.is_due(own):
-            passed = own["mark"] - own["mark"] % self.within  # so that it matters not how often who is told
+        partition = state["partitions"][name]
+        watermarks.reach(partition, time, self)
+        if partition["next"] is None or watermarks.is_due(partition):
+            passed = partition["mark"] - partition["mark"] % self.within  # so that it matters not how often who is told
             for other in due(state["passed"], passed - 2 * self.within, moment=_when):
                 entry = state["passed"][other]
                 if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
                     del state["passed"][other]
-            own["next"] = passed + self.within
+            partition["next"] = passed + self.within
         return ()
 
 

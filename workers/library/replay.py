@@ -275,8 +275,8 @@ def _parquet_blocks(files: Sequence[Path], path: str) -> Iterator[pa.Table]:
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
     try:
-        own = [pq.read_schema(file) for file in files]
-        schema = pa.unify_schemas([_plain(file_schema) for file_schema in own], promote_options="default")
+        schemas = [pq.read_schema(file) for file in files]
+        schema = pa.unify_schemas([_plain(file_schema) for file_schema in schemas], promote_options="default")
         wanted = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(BLOCK_ROWS):

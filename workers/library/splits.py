@@ -62,11 +62,11 @@ def round_robin(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(ROUND_ROBIN, config)
-    own = [name for name in inputs.columns if name not in STREAM]
-    whole = inputs.select(*STREAM, packed(own).alias("_whole"))
+    columns = [name for name in inputs.columns if name not in STREAM]
+    whole = inputs.select(*STREAM, packed(columns).alias("_whole"))
     passed = fold_stream(whole, RoundRobin(values["part"], values["of"]), by=[], reads=["_seq"],
                          kept=[*STREAM, "_whole"], added="")
-    return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", own, inputs.schema))
+    return passed.select(*[F.col(name) for name in STREAM], *unpacked("_whole", columns, inputs.schema))
 
 
 def round_robin_check(config: Mapping[str, Any]) -> None:

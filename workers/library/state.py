@@ -260,7 +260,7 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
     from pyspark.sql import functions as F
 
     work, parts, idle_ms = folded.work, folded.parts, folded.idle_ms
-    kinds = {each.name: each.dataType.simpleString() for each in folded.gives}
+    kinds = {field.name: field.dataType.simpleString() for field in folded.gives}
     folds, keep = _BUILDING.get(), folded.keep or keeping
     inherited, location = folds.next() if folds is not None else (None, None)
     if folds is not None and folds.hosted is not None:

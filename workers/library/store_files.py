@@ -60,8 +60,8 @@ def remove(store: Path) -> None:
 
 def has_version(connection: sqlite3.Connection, version: int, token: str) -> bool:
     """Whether a store has a version with that token."""
-    known = connection.execute("SELECT token FROM heads WHERE version = ?", (version,)).fetchone()
-    return known == (token,)
+    row = connection.execute("SELECT token FROM heads WHERE version = ?", (version,)).fetchone()
+    return row == (token,)
 
 
 def newest(connection: sqlite3.Connection) -> int:
@@ -76,7 +76,7 @@ def opened(store: Path) -> sqlite3.Connection:
     """A store's connection, which stays open for later batches. One that is in a batch is never closed for others."""
     connection = _OPEN.pop(store, None) if store.exists() else None
     connection = _OPEN[store] = connection or connected(store)
-    idle = [path for path, each in _OPEN.items() if path != store and not each.in_transaction]
+    idle = [path for path, opened in _OPEN.items() if path != store and not opened.in_transaction]
     for path in idle[:max(0, len(_OPEN) - MOST_OPEN)]:
         _OPEN.pop(path).close()
     return connection

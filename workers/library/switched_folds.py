@@ -99,11 +99,11 @@ def switched_states(
         head, again = headed(apply_fold(folded))
         folds = _next_folds(walks, {
             name: again.where(F.col(ALTERNATE) == name).select(
-                *[F.col(field.name).alias(column) for column, field in own.items()])
-            for name, own in made.items()}, left)
+                *[F.col(field.name).alias(column) for column, field in fields.items()])
+            for name, fields in made.items()}, left)
     on = one_of(left)
     nothing = head.where(F.col(ALTERNATE) != _FIRST).select(
-        *[F.lit(None).cast(each.dataType).alias(each.name) for each in on.schema])
+        *[F.lit(None).cast(field.dataType).alias(field.name) for field in on.schema])
     return nothing.unionByName(on).coalesce(1)
 
 
@@ -157,13 +157,13 @@ def _together(
 
     given = {name: _own_names(fold.frame.schema, place) for place, (name, fold) in enumerate(folds.items())}
     made = {name: _own_names(fold.gives, place) for place, (name, fold) in enumerate(folds.items())}
-    columns = [each for own in given.values() for each in own.values()]
+    columns = [field for fields in given.values() for field in fields.values()]
 
-    def rows(frame: DataFrame, name: str, own: Mapping[str, Column], key: Column) -> DataFrame:
+    def rows(frame: DataFrame, name: str, by_name: Mapping[str, Column], key: Column) -> DataFrame:
         # Whole numbers must not be missing: pandas would make doubles of those that are there.
-        nothing = {each.name: F.lit(0 if isinstance(each.dataType, LongType) else None) for each in columns}
+        nothing = {field.name: F.lit(0 if isinstance(field.dataType, LongType) else None) for field in columns}
         return frame.select(
-            *[own.get(each.name, nothing[each.name]).cast(each.dataType).alias(each.name) for each in columns],
+            *[by_name.get(field.name, nothing[field.name]).cast(field.dataType).alias(field.name) for field in columns],
             key.alias("_key"), F.lit(name).alias(ALTERNATE), working(frame).alias(WORKING))
 
     taken = {
@@ -173,7 +173,7 @@ def _together(
     frame = rows(head, _FIRST, {}, F.lit("")).unionByName(
         both_of({name: taken[name] if name in taken else rows(idle, name, {}, F.lit("")) for name in names}))
     gives = StructType([
-        *(each for own in made.values() for each in own.values()), StructField(ALTERNATE, StringType())])
+        *(field for fields in made.values() for field in fields.values()), StructField(ALTERNATE, StringType())])
     whole = [field.name for field in gives]
     works: dict[str, Work] = {
         name: _renamed(fold.work, name, {field.name: column for column, field in given[name].items()},
@@ -208,7 +208,7 @@ def _tried(build: Build, events: DataFrame) -> tuple[DataFrame, FoldedStream | N
 
     def take(fold: FoldedStream) -> DataFrame:
         folds.append(fold)
-        return fold.frame.select(*[F.lit(None).cast(each.dataType).alias(each.name) for each in fold.gives])
+        return fold.frame.select(*[F.lit(None).cast(field.dataType).alias(field.name) for field in fold.gives])
 
     with folded_by(take):
         made = build(events)
@@ -334,7 +334,7 @@ def _own_names(columns: StructType, place: int) -> dict[str, StructField]:
     from pyspark.sql.types import StructField
 
     return {
-        each.name: StructField(f"{place}_{each.name}", each.dataType) for each in columns if each.name != "_key"}
+        field.name: StructField(f"{place}_{field.name}", field.dataType) for field in columns if field.name != "_key"}
 
 
 def _passing(width: int) -> Work:

@@ -196,13 +196,13 @@ def predict(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     if values["model"] is not None:
         return _predicted_by_stored(inputs, values, features, adds)
     require_columns(inputs.columns, [MODEL_COLUMN], task_type="predict", remedy=_WHERE_MODELS_COME_FROM)
-    own = [name for name in inputs.columns if name not in (*STREAM, MODEL_COLUMN, *_PREDICTED)]
+    columns_kept = [name for name in inputs.columns if name not in (*STREAM, MODEL_COLUMN, *_PREDICTED)]
     columns = _numbers(features)
-    given = inputs.select(*STREAM, MODEL_COLUMN, packed(own).alias("_whole"), *[
+    given = inputs.select(*STREAM, MODEL_COLUMN, packed(columns_kept).alias("_whole"), *[
         column.alias(name) for name, column in columns.items()])
     fold = Predictor(values["kind"], tuple(features), values["named"] or "", drops)
     folded = fold_stream(given, fold, by=[], reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
-    return folded.select(*STREAM, *unpacked("_whole", own, inputs.schema), "predicted", "version", "problem")
+    return folded.select(*STREAM, *unpacked("_whole", columns_kept, inputs.schema), "predicted", "version", "problem")
 
 
 def _predicted_by_stored(
@@ -257,8 +257,8 @@ def predict_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     if kind not in ("string", None):
         raise WrongColumnType(f"The column model is {kind}; models are text.", remedy=_WHERE_MODELS_COME_FROM,
                               column=MODEL_COLUMN, type=kind)
-    own = {name: kind for name, kind in inputs.types.items() if name not in (*STREAM, MODEL_COLUMN, *added)}
-    return Columns({**{name: "bigint" for name in STREAM}, **own, **added}, inputs.complete)
+    columns_kept = {name: kind for name, kind in inputs.types.items() if name not in (*STREAM, MODEL_COLUMN, *added)}
+    return Columns({**{name: "bigint" for name in STREAM}, **columns_kept, **added}, inputs.complete)
 
 
 # error_estimate ------------------------------------------------------------------------------------------------------

@@ -92,12 +92,12 @@ def hear(state: dict[str, Any], name: str, born: int, punctuality: Punctuality) 
     partitions, fell = state["partitions"], False
     # What a state of one mark has open is due for whichever partition comes first.
     first = None if state["floor"] == NEVER else NEVER
-    own = partitions.get(name)
-    if own is None:
-        own = partitions[name] = {"mark": state["floor"], "born": born, "next": first, "silent": False}
-    if born > own["born"]:
-        own["born"] = born
-    own["silent"] = False
+    partition = partitions.get(name)
+    if partition is None:
+        partition = partitions[name] = {"mark": state["floor"], "born": born, "next": first, "silent": False}
+    if born > partition["born"]:
+        partition["born"] = born
+    partition["silent"] = False
     if born > state["clock"]:
         state["clock"] = born
         if len(partitions) > 1:
@@ -108,22 +108,22 @@ def hear(state: dict[str, Any], name: str, born: int, punctuality: Punctuality) 
     return fell
 
 
-def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality) -> None:
+def advance(partition: dict[str, Any], time: int, born: int, punctuality: Punctuality) -> None:
     """Move a partition's mark on by an event.
 
     Parameters
     ----------
-    own : dict
+    partition : dict
         The partition's, as the state has it; changed in place.
     time, born : int
         Weir's columns of the event.
     """
-    reach(own, min(time, born + punctuality.ahead), punctuality)
+    reach(partition, min(time, born + punctuality.ahead), punctuality)
 
 
-def reach(own: dict[str, Any], time: int, punctuality: Punctuality) -> None:
+def reach(partition: dict[str, Any], time: int, punctuality: Punctuality) -> None:
     """Move a partition's mark on where it has come as far as that time."""
-    own["mark"] = max(own["mark"], time - punctuality.lateness)
+    partition["mark"] = max(partition["mark"], time - punctuality.lateness)
 
 
 def marks_in(text: str) -> Iterator[tuple[str, int, int]]:
@@ -155,14 +155,14 @@ def settled(state: dict[str, Any], names: Iterable[str]) -> int:
     return min((partitions[name]["mark"] for name in names if name in partitions), default=state["floor"])
 
 
-def expect(own: dict[str, Any], moment: int) -> None:
+def expect(partition: dict[str, Any], moment: int) -> None:
     """Something of a partition is due at that moment, or before."""
-    own["next"] = moment if own["next"] is None else min(own["next"], moment)
+    partition["next"] = moment if partition["next"] is None else min(partition["next"], moment)
 
 
-def is_due(own: dict[str, Any]) -> bool:
+def is_due(partition: dict[str, Any]) -> bool:
     """Whether something of a partition may be due by its mark."""
-    return own["next"] is not None and own["next"] <= own["mark"]
+    return partition["next"] is not None and partition["next"] <= partition["mark"]
 
 
 def least(state: dict[str, Any], names: Iterable[str], punctuality: Punctuality) -> int:
@@ -171,13 +171,13 @@ def least(state: dict[str, Any], names: Iterable[str], punctuality: Punctuality)
     if len(partitions) == 1:  # as most have
         [only] = partitions.values()
         return FOREVER if only["silent"] and punctuality.idle is not None else only["mark"]
-    own = [partitions[name] for name in names if name in partitions]
-    if not own:
+    waited_for = [partitions[name] for name in names if name in partitions]
+    if not waited_for:
         return max((partition["mark"] for partition in partitions.values()), default=state["floor"])
-    heard = [partition["mark"] for partition in own if not partition["silent"]]
+    heard = [partition["mark"] for partition in waited_for if not partition["silent"]]
     if heard:
         return min(heard)
-    return min(partition["mark"] for partition in own) if punctuality.idle is None else FOREVER
+    return min(partition["mark"] for partition in waited_for) if punctuality.idle is None else FOREVER
 
 
 def silence(state: dict[str, Any]) -> None:
@@ -200,7 +200,8 @@ def is_of_all_keys(state: Any) -> bool:
 def of_keys(state: Mapping[str, Any], has: Callable[[str], bool]) -> dict[str, Any]:
     """A state of all keys with some of these alone, and all marks. What has windows is to look when the next closes."""
     partitions = {
-        name: {**own, "next": NEVER if "keys" in state else own["next"]} for name, own in state["partitions"].items()}
+        name: {**partition, "next": NEVER if "keys" in state else partition["next"]}
+        for name, partition in state["partitions"].items()}
     return {**state, "partitions": partitions, **{
         member: {key: value for key, value in state[member].items() if has(key[1:] if member in _PAIRED else key)}
         for member in _BY_KEY if member in state}}
@@ -211,15 +212,15 @@ def joined(state: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
     same marks, but that a bundle without events knows of no partition."""
     partitions = dict(state["partitions"])
     for name, theirs in other["partitions"].items():
-        own = partitions.get(name, theirs)
+        mine = partitions.get(name, theirs)
         partitions[name] = {
-            **own, **{member: max(own[member], theirs[member]) for member in ("mark", "born")},
-            "silent": own["silent"] and theirs["silent"]}
+            **mine, **{member: max(mine[member], theirs[member]) for member in ("mark", "born")},
+            "silent": mine["silent"] and theirs["silent"]}
     furthest = {
         member: max(state[member], other[member]) for member in ("floor", "clock", "swept") if member in state}
     if "begun" in state:  # of a join
         furthest["sides"] = max(state["sides"], other["sides"], key=len)
         for member in ("begun", "next"):
-            furthest[member] = min((own[member] for own in (state, other) if own[member] is not None), default=None)
+            furthest[member] = min((part[member] for part in (state, other) if part[member] is not None), default=None)
     return {**state, **furthest, "partitions": partitions, **{
         member: {**state[member], **other[member]} for member in _BY_KEY if member in state}}

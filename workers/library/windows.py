@@ -63,15 +63,15 @@ class Windowed:
             self._divide(state, born)
         name, fell = watermarks.arrive(state, seq, born, self)
         out = self._close(state) if fell else []
-        own = state["partitions"][name]
+        partition = state["partitions"][name]
         here = state["keys"].get(key)
         if here is None:
             here = state["keys"][key] = {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []}
         if name not in here.setdefault("of", []):
             here["of"].append(name)
             if (moment := _first_end(here)) is not None:
-                watermarks.expect(own, moment)
-        settled, is_late = max(own["mark"], here.get("closed", NEVER)), False
+                watermarks.expect(partition, moment)
+        settled, is_late = max(partition["mark"], here.get("closed", NEVER)), False
         event, read, first = (seq, time, born), values[self.keys:], FOREVER
         for begin, end in self._windows(time, here["open"]):
             if end <= settled:
@@ -84,15 +84,15 @@ class Windowed:
                 first = min(first, window[1])
         state["late"] += is_late
         if not here["open"] and here["late"]:
-            first = here["until"] = max(own["mark"] + self.size, here.get("closed", NEVER))
+            first = here["until"] = max(partition["mark"] + self.size, here.get("closed", NEVER))
         if first < FOREVER:
             for other in here["of"]:
                 watermarks.expect(state["partitions"][other], first)
         elif not here["open"] and "until" not in here:
             del state["keys"][key]
-        watermarks.advance(own, time, born, self)
-        if watermarks.is_due(own):
-            out += self._close(state, own)
+        watermarks.advance(partition, time, born, self)
+        if watermarks.is_due(partition):
+            out += self._close(state, partition)
         return out
 
     def tell(self, state: dict, name: str, time: int, born: int) -> Iterable[tuple]:
@@ -100,10 +100,10 @@ class Windowed:
         if watermarks.is_of_one_mark(state):
             self._divide(state, born)
         out = self._close(state) if watermarks.hear(state, name, born, self) else []
-        own = state["partitions"][name]
-        watermarks.reach(own, time, self)
-        if watermarks.is_due(own):
-            out += self._close(state, own)
+        partition = state["partitions"][name]
+        watermarks.reach(partition, time, self)
+        if watermarks.is_due(partition):
+            out += self._close(state, partition)
         return out
 
     def silence(self, state: dict) -> Iterable[tuple]:
@@ -168,10 +168,10 @@ class Windowed:
         return [aggregate.result(state)
                 for aggregate, state in zip(self.aggregates, states, strict=True)]
 
-    def _close(self, state: dict, own: dict | None = None) -> list[tuple]:
+    def _close(self, state: dict, moved: dict | None = None) -> list[tuple]:
         """Close what is due by the mark of a partition that has moved, or of any; the earliest end first."""
         keys, partitions, closing = state["keys"], state["partitions"], []
-        for key in due(keys, FOREVER if own is None else own["mark"], moment=_first_end):
+        for key in due(keys, FOREVER if moved is None else moved["mark"], moment=_first_end):
             here = keys[key]
             mark = watermarks.least(state, here.get("of", ()), self)
             closing += [(window[1], window[0], key) for window in here["open"] if window[1] <= mark]
@@ -189,7 +189,7 @@ class Windowed:
             elif not here["open"]:  # the mark of one that is silent was not waited for
                 here["until"] = end
         for name, partition in partitions.items():
-            if own is None or partition is own:
+            if moved is None or partition is moved:
                 partition["next"] = self._next(state, name)
         for here in (keys[key] for key in {key for _, _, key in closing} if key in keys):
             moment = _first_end(here)  # which those partitions wait for now that are not as far
@@ -261,12 +261,12 @@ class JoinFold:
         partition = str(partition_of(seq))
         name = partition if stream is None else watermarks.of_stream(stream, partition)
         out = self._hear(state, name, born)
-        own = state["partitions"][name]
+        event_partition = state["partitions"][name]
         if self.streams == 1 and len(state["sides"]) < 2:
             for side, letter in ((left, "L"), (right, "R")):
                 if side is not None and letter not in state["sides"]:
                     state["sides"] += letter
-        if time < own["mark"]:
+        if time < event_partition["mark"]:
             state["late"] += 1
             return [*out, (seq, time, born, left, right, 1)] if self.mark else out
         entry: list | None = None
@@ -284,7 +284,7 @@ class JoinFold:
                     other[4] = 1
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", str(key), [time, seq, born, right], self.before)
-        watermarks.advance(own, time, born, self)
+        watermarks.advance(event_partition, time, born, self)
         out += self._forget(state)
         return out
 

@@ -46,10 +46,10 @@ def answer_of(
     if kind not in _answers:
         types = get_type_hints(kind, include_extras=True)
         names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(types)
-        own = {field: _answered(types[field]) for field in names if field not in without and field not in others}
+        declared = {field: _answered(types[field]) for field in names if field not in without and field not in others}
         _answers[kind] = create_model(
             name or kind.__name__, __base__=Answer, __module__=__name__, __doc__=about or kind.__doc__,
-            **{field: (annotation, ...) for field, annotation in (own | others).items()})
+            **{field: (annotation, ...) for field, annotation in (declared | others).items()})
     return _answers[kind]
 
 

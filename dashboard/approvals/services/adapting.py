@@ -155,16 +155,16 @@ class PlanActuator:
         """Not while another plan is being enacted: each makes the figures that the next one is weighed by."""
         record = DataflowRecord.objects.select_related("team").get(pk=row.target)
         mine = Proposal.objects.filter(dataflow=record)
-        own = self.others.get(Aspect(row.decision["changes"][0]["aspect"]), self)
-        if record.status not in SITE_PLAN_KINDS[own.kind.name].proposed_from or mine.open().exists() or (
+        actuator = self.others.get(Aspect(row.decision["changes"][0]["aspect"]), self)
+        if record.status not in SITE_PLAN_KINDS[actuator.kind.name].proposed_from or mine.open().exists() or (
                 Proposal.objects.under_way().exists()):
             return False
-        options = own.options(row.decision)
+        options = actuator.options(row.decision)
         if options is None:
             row.stuck = "Its dataflow or task no longer exists."
             row.save(update_fields=["stuck"])
             return False
-        proposal = open_proposal(audit, record, own.kind.name, options=options, loop_round=row)
+        proposal = open_proposal(audit, record, actuator.kind.name, options=options, loop_round=row)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
         return True
 
@@ -224,8 +224,8 @@ def _has_eased(row: RoundRow, proposal: Proposal) -> str:
         return ""
     fused = plan_of(proposal.plan).fragments_before.keys()
     cores = [report.cpu for name, report in jobs.read_live((), {}).reports.queries() if name in fused]
-    known = [each for each in cores if each is not None]
-    eased = bool(known) and len(known) == len(cores) and sum(known) < FUSES_BELOW
+    measured = [core_count for core_count in cores if core_count is not None]
+    eased = bool(measured) and len(measured) == len(cores) and sum(measured) < FUSES_BELOW
     return f"The chain takes less than {FUSES_BELOW:g} cores by now." if eased else ""
 
 
@@ -245,7 +245,7 @@ def _not_chosen(row: RoundRow, proposal: Proposal) -> str:
     at = loop_time()
     if at - row.begun < ASKED_FOR:
         return ""
-    real_time = {name: own.real_time for name, own in plan_of(proposal.plan).settings_after.items()}
+    real_time = {name: settings.real_time for name, settings in plan_of(proposal.plan).settings_after.items()}
     return "" if is_still_wanted(real_time, at=at) else "It would not be chosen any more."
 
 
@@ -253,7 +253,7 @@ def _set_back(proposal: Proposal) -> str:
     """Why the queries of a setting are set to what they were before, though nothing took it back; empty where they are
     not."""
     plan, settings = plan_of(proposal.plan), current_estate().settings
-    if any(settings.get(name, USUAL).real_time != own.real_time for name, own in plan.settings_before.items()):
+    if any(settings.get(name, USUAL).real_time != before.real_time for name, before in plan.settings_before.items()):
         return ""
     refusals = BatchFigures.objects.filter(pk__in=list(plan.settings_after)).exclude(refusal="")
     sentences = [

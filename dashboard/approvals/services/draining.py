@@ -125,9 +125,9 @@ def _propose(outgoing: Outgoing, *, node: str, lost: Collection[str], at: dateti
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
         if silent_nodes().filter(name=node).exists():
             options[FROM_COPY] = True
-            options[OTHERS] = {each.bundle.id: each.slot for each in _others(outgoing, leaving)}
+            options[OTHERS] = {query.bundle.id: query.slot for query in _others(outgoing, leaving)}
             options[BUNDLES] = {
-                each.bundle.id: each.fragment.id for each in _others(outgoing, leaving) if each.fragment.divided}
+                query.bundle.id: query.fragment.id for query in _others(outgoing, leaving) if query.fragment.divided}
             options["why"] = f"{node} does not report. " + (
                 "Its queries continue from copies of their state. No output changes." if options[OTHERS] else
                 f"The query continues from the copy of its state on {node_of(outgoing.slot)}. No output changes.")
@@ -146,5 +146,5 @@ def _others(first: Outgoing, leaving: Iterable[Outgoing]) -> list[Outgoing]:
     """The queries that go on from copies by the same plan as one of them; where teams are apart, of its team alone."""
     team = first.fragment.team if current_estate().teams_apart else None
     return [
-        each for each in leaving
-        if each.record is not None and each is not first and team in (None, each.fragment.team)]
+        query for query in leaving
+        if query.record is not None and query is not first and team in (None, query.fragment.team)]

@@ -254,11 +254,11 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
             return proposal
         plan = plan_of(record)
         begun = proposal.approved_at if before != ROLLING_BACK else None
-        known, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, begun=begun, at=at)
+        earlier, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, begun=begun, at=at)
         proposal.progress = noted
         after = _status_after(before, plan, noted, at)
         if after == before:
-            if noted != known:
+            if noted != earlier:
                 proposal.save(update_fields=["progress", "changed"])
             audit.nothing_changed()
             return proposal
@@ -298,14 +298,14 @@ def _noted(
     done = [step.key for step in plan.steps if step.key in progress.done]
     to_start = {step.fragment for step in plan.steps if kind_of(step).starts_query and step.key not in done}
     before = since.get("failing", {})
-    known = {fragment: seen for fragment, seen in before.items() if fragment in to_start}
+    waiting = {fragment: seen for fragment, seen in before.items() if fragment in to_start}
     new = {
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
         for fragment, cause in progress.failing.items() if fragment in plan.fragments_after | plan.fragments_before
     }
     seen_s = since.get("in_force_s", {})
     passed_s = {} if begun is None else dict.fromkeys(done, round(max(0.0, (at - begun).total_seconds()), 1))
-    return {"done": done, "failing": dict(sorted((known | new).items())), "in_force_s": passed_s | seen_s}
+    return {"done": done, "failing": dict(sorted((waiting | new).items())), "in_force_s": passed_s | seen_s}
 
 
 def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> str:

@@ -164,21 +164,21 @@ def _decide(*, at: datetime) -> None:
         ordered_s=None if newest is None else newest.ordered.timestamp(),
         failed_s=None if failed is None else failed.ordered.timestamp())
     decided = decide(advised)  # what only a recommendation needs is not given back either
-    starts = [each for each in decide(wanted) if isinstance(each, StartMachine)]
-    advice = [] if starts else [each for each in decided if isinstance(each, StartMachine)]
+    starts = [decision for decision in decide(wanted) if isinstance(decision, StartMachine)]
+    advice = [] if starts else [decision for decision in decided if isinstance(decision, StartMachine)]
     with audited(actor=None, verb="machine.decide") as audit:
         latest = paid.select_for_update().first()
         is_alone = (None if latest is None else latest.pk) == (None if newest is None else newest.pk)
-        for each in starts if is_alone else ():  # unless somebody else has decided meanwhile
-            row = _ordered(each, at=at)
+        for decision in starts if is_alone else ():  # unless somebody else has decided meanwhile
+            row = _ordered(decision, at=at)
             audit.also(verb="machine.order", subject=row, team=None, why=row.why, size=row.size)
         _advise(audit, advice, is_wanted=not starts and any(
-            isinstance(each, StartMachine) for each in decide(advised, ordered_s=None, failed_s=None)), at=at)
+            isinstance(decision, StartMachine) for decision in decide(advised, ordered_s=None, failed_s=None)), at=at)
         audit.nothing_changed()  # but for what has its own row
     by_node = {order.node: order for order in orders}
-    for each in decided:
-        if isinstance(each, StopMachine):
-            _move(by_node[each.node], LEAVING, {"why_back": each.why, "next_try": at})
+    for decision in decided:
+        if isinstance(decision, StopMachine):
+            _move(by_node[decision.node], LEAVING, {"why_back": decision.why, "next_try": at})
 
 
 def _advise(audit: Audit, advice: Sequence[StartMachine], *, is_wanted: bool, at: datetime) -> None:
@@ -194,8 +194,8 @@ def _advise(audit: Audit, advice: Sequence[StartMachine], *, is_wanted: bool, at
     if recommended.exists() or MachineOrder.objects.filter(
             declined_by__isnull=False, ended__gt=at - timedelta(seconds=PEACE_S)).exists():
         return
-    for each in advice:
-        row = _ordered(each, at=at, state=RECOMMENDED)
+    for machine in advice:
+        row = _ordered(machine, at=at, state=RECOMMENDED)
         audit.also(verb="machine.recommend", subject=row, team=None, why=row.why, size=row.size)
 
 

@@ -42,11 +42,11 @@ def propose_policy(
         policy = policy_for(viewer_of(actor), element, draft)
     else:
         current = policy_told(viewer_of(actor), dataflow_id, task)
-        known = {each.number: each.policy for each in current.versions}
-        if version not in known:
+        policies = {stored.number: stored.policy for stored in current.versions}
+        if version not in policies:
             raise NotFound(f"The policy of {task} has no version {version}.",
-                           remedy=f"Name one from 0 to {max(known)}.", task=task)
-        policy = known[version]
+                           remedy=f"Name one from 0 to {max(policies)}.", task=task)
+        policy = policies[version]
     stated = None if policy == element.stated else policy.document()
     reason = require_plain(reason.strip(), what="The reason", most=LONGEST_REASON) if reason.strip() else ""
     return propose_setting(actor=actor, dataflow_id=dataflow_id, task=task, policy=stated, reason=reason)

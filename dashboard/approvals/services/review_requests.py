@@ -25,8 +25,8 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
         # An emergency stop; its team chose it beforehand (`services.guarding`); or no output changes (isolation).
         demands = []
     else:
-        demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
-    asks = {each.team_id: each for each in asks_of(proposal)}
+        demands = team_demands(plan, owner=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
+    asks = {ask.team_id: ask for ask in asks_of(proposal)}
     new_asks = [
         Ask(plan=proposal.plan, team=entry.team, rules=entry.rules, approvals=entry.demand.approvals,
             role=entry.demand.role, expires_after_h=entry.demand.expires_after_h, why=entry.demand.why)
@@ -35,9 +35,9 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
     Ask.objects.bulk_create(
         new_asks, update_conflicts=True, unique_fields=["plan", "team"],
         update_fields=["rules", "approvals", "role", "expires_after_h", "why"])
-    asks |= {each.team_id: each for each in new_asks}
-    proposal.teams.add(*(team_id for team_id, each in asks.items() if each.approvals))
-    return sorted(asks.values(), key=lambda each: each.team.name)
+    asks |= {ask.team_id: ask for ask in new_asks}
+    proposal.teams.add(*(team_id for team_id, ask in asks.items() if ask.approvals))
+    return sorted(asks.values(), key=lambda ask: ask.team.name)
 
 
 def _agreed(proposal: Proposal) -> str:

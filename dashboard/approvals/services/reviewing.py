@@ -174,7 +174,7 @@ def _teams_to_approve_for(
         team for team, role in _asked(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
-    met = {each.team_id: status for each, status in demands.items()}
+    met = {ask.team_id: status for ask, status in demands.items()}
     teams = [
         team for team in may if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     if not teams:
@@ -196,9 +196,9 @@ def _role_in(viewer: Viewer, team: Team) -> ApproverRole:
 
 def _not_a_reviewer(viewer: Viewer, proposal: Proposal) -> PermissionDenied:
     names = ", ".join(team.name for team in proposal.teams.all())
-    own = " other than you, whose choice it is," if proposal.is_of(viewer.user_id) else ""
+    besides = " other than you, whose choice it is," if proposal.is_of(viewer.user_id) else ""
     return PermissionDenied(
-        "You cannot review this proposal.", remedy=f"It needs an approver{own} of: {names}.",
+        "You cannot review this proposal.", remedy=f"It needs an approver{besides} of: {names}.",
         teams=[team.slug for team in proposal.teams.all()])
 
 

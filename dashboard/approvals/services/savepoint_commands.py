@@ -62,11 +62,11 @@ def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str
         viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
-        own = SavepointRow.objects.filter(team=record.team)
-        if own.filter(name=name).exists():
+        savepoints = SavepointRow.objects.filter(team=record.team)
+        if savepoints.filter(name=name).exists():
             raise SavepointNameTaken(
                 f"{record.team.name} has a savepoint {name} already.", remedy="Give another name, or delete that one.")
-        require_room(SAVEPOINTS, owner=record.team.name, taken=own.count())
+        require_room(SAVEPOINTS, owner=record.team.name, taken=savepoints.count())
         fragment, node, tasks = exact_savepoint(record)
         row = SavepointRow.objects.create(
             id=f"{node}-{secrets.token_hex(4)}", team=record.team, name=name, note=note, dataflow=record,

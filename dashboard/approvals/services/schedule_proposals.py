@@ -54,9 +54,9 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: ScheduleCh
     """
     if choice is not None:  # before the estate is locked: it takes up to half a second
         viewer = viewer_of(actor)
-        known = dataflow_for(viewer, dataflow_id)
-        require_role(viewer, known.team, Role.ENGINEER)
-        problem_of(known, routing=choice.routing).require(choice.pair, choice.rate_per_s)
+        dataflow = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, dataflow.team, Role.ENGINEER)
+        problem_of(dataflow, routing=choice.routing).require(choice.pair, choice.rate_per_s)
     with audited(actor=actor, verb="dataflow.propose_schedule") as audit:
         lock_generation()
         viewer = audit.viewer

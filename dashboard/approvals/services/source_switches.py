@@ -41,16 +41,16 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
             (dataflow, switches[task].source, switches[task].warmed)
             for task, names in left.items() for dataflow in names):
         (dataflow, source, warmed), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
-        own = {names[dataflow]: switches[task] for task, names in left.items()
-               if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
+        by_task = {names[dataflow]: switches[task] for task, names in left.items()
+                   if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
         try:
-            proposal = _propose(dataflow, own, _reason(own.values(), estate))
+            proposal = _propose(dataflow, by_task, _reason(by_task.values(), estate))
         except WeirError as error:  # of this dataflow alone, and the next second tries again
-            log.info("switch_not_proposed", dataflow=dataflow, tasks=sorted(own), code=error.code)
+            log.info("switch_not_proposed", dataflow=dataflow, tasks=sorted(by_task), code=error.code)
             proposal = None
         if proposal is not None:
             made.append(proposal)
-        for switch in own.values():
+        for switch in by_task.values():
             names = left.pop(switch.task)
             if proposal is None and (others := {key: name for key, name in names.items() if key != dataflow}):
                 left[switch.task] = others
@@ -79,7 +79,7 @@ def _reason(switches: Iterable[WantedSwitch], estate: Estate) -> str:
     """Why, by those reasons that all may know whom the plan concerns: who uses a task may know what its guards saw."""
     users = {switch: {dataflow for dataflow, _ in users_of(estate, switch.task)} for switch in switches}
     everyone = set[str]().union(*users.values())
-    reasons = dict.fromkeys(switch.because for switch, own in users.items() if own == everyone)
+    reasons = dict.fromkeys(switch.because for switch, user_ids in users.items() if user_ids == everyone)
     return "; ".join(reasons) or "their guards want it"
 
 

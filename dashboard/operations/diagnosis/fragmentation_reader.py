@@ -55,8 +55,8 @@ def _query_cores(view: View, dataflow_id: str, costs: Costs, paces_ms: Mapping[s
     """What a query of a dataflow takes for running batches at all, in the mean of its queries."""
     places = view.estate.places
     queries = {places[task][0] for task in view.estate.submitted[dataflow_id].running.values() if task in places}
-    each = [query_cores(Prices(trigger_ms=paces_ms.get(query, settings.TRIGGER_MS), costs=costs)) for query in queries]
-    return sum(each) / len(each) if each else query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs))
+    cores = [query_cores(Prices(trigger_ms=paces_ms.get(query, settings.TRIGGER_MS), costs=costs)) for query in queries]
+    return sum(cores) / len(cores) if cores else query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs))
 
 
 def _row(view: View, dataflow_id: str, *, costs: Costs, paces_ms: Mapping[str, int]) -> dict[str, Any]:

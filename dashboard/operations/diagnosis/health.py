@@ -72,9 +72,9 @@ def findings(view: View) -> list[Finding]:
 
 def health(view: View) -> list[Finding]:
     """What a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
-    own = findings(view)
+    estate_findings = findings(view)
     return list(view.known.once(("health", view.own), lambda: _sorted(
-        [*own, *(finding for finder in _finders for finding in finder(view, own))])))
+        [*estate_findings, *(finding for finder in _finders for finding in finder(view, estate_findings))])))
 
 
 def health_document(view: View) -> dict[str, Any]:

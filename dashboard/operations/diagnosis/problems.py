@@ -122,15 +122,15 @@ def _problem(
     trends: Mapping[str, str], now_s: int,
 ) -> EstateProblem:
     kind, subject = subject_of(finding)
-    own = notes.get((kind, subject), ())
-    if not own and finding.dataflows:  # nobody else has it
-        own = [note for note in notes.get((DATAFLOW, finding.dataflows[0]["id"]), ()) if note.text == finding.cause]
-    of_finding = [note for note in own if note.what not in (ALARM, OVER) or note.text == finding.cause]
+    noted = notes.get((kind, subject), ())
+    if not noted and finding.dataflows:  # nobody else has it
+        noted = [note for note in notes.get((DATAFLOW, finding.dataflows[0]["id"]), ()) if note.text == finding.cause]
+    of_finding = [note for note in noted if note.what not in (ALARM, OVER) or note.text == finding.cause]
     # Alerts name the same subjects in words of their own, and would count twice.
-    counted = of_finding if any(note.what == ALARM for note in of_finding) else own
+    counted = of_finding if any(note.what == ALARM for note in of_finding) else noted
     direction = trends.get(finding.key, "")
     if not direction:
-        moments_s = [note.at_s for note in own if note.what not in (ALARM, OVER)]
+        moments_s = [note.at_s for note in noted if note.what not in (ALARM, OVER)]
         direction = _DIRECTIONS[trend_of_events(moments_s, now_s=now_s, over_s=EVENTS_OVER_S)]
     since_s = None if finding.since_ms is None else finding.since_ms // 1000
     name = view.name_of(subject) if kind == TASK and subject in view.estate.tasks else finding.name
@@ -212,8 +212,8 @@ def _past(
                 begun[note.text] = note.at_s
             elif note.what == OVER and note.at_s > now_s - OVER_LATELY_S and note.text not in present:
                 times = sum(other.what == OVER and other.text == note.text for other in some)
-                known = rows.get(note.text)
-                if known is None or known.kind == DATAFLOW or note.at_s > known.over_s:
+                past = rows.get(note.text)
+                if past is None or past.kind == DATAFLOW or note.at_s > past.over_s:
                     rows[note.text] = Past(
                         kind, subject, view.in_words(note.text), begun.get(note.text), note.at_s, times)
     return sorted(rows.values(), key=lambda row: -row.over_s)[:MOST_OVER]

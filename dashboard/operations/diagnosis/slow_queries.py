@@ -26,10 +26,10 @@ def watch(reports: Reports, *, at: datetime) -> None:
     """Note since when queries are slow, and where their meters stood then."""
     estate = current_estate()
     behind = _behind(estate, reports)
-    known = set(SlowQuery.objects.values_list("pk", flat=True))
-    if over := known.difference(behind):
+    noted = set(SlowQuery.objects.values_list("pk", flat=True))
+    if over := noted.difference(behind):
         SlowQuery.objects.filter(pk__in=over).delete()
-    begun = {name: fragment for name, fragment in behind.items() if name not in known}
+    begun = {name: fragment for name, fragment in behind.items() if name not in noted}
     if begun:
         at_ms, counts = jobs.meters(begun)
         SlowQuery.objects.bulk_create(
@@ -47,7 +47,7 @@ def slow_tasks(estate: Estate, *, at: datetime) -> list[SlowTask]:
     chains = [(estate.fragments[row.pk], row) for row in _due(at).order_by("pk") if row.pk in estate.fragments]
     slow = [slow_task(fragment, _latencies(fragment, row), least_ms=2 * settings.TRIGGER_MS)
             for fragment, row in chains]
-    return [each for each in slow if each is not None]
+    return [task for task in slow if task is not None]
 
 
 def _due(at: datetime) -> QuerySet[SlowQuery]:

@@ -46,10 +46,10 @@ class LookUps(Mapping[str, T], Generic[T]):
             self._expected.clear()
             self._found.update(dict.fromkeys(wanted))
             self._found.update(self._fetch(wanted))
-        known = self._found[key]
-        if known is None:
+        answer = self._found[key]
+        if answer is None:
             raise KeyError(key)
-        return known
+        return answer
 
     def __iter__(self) -> Iterator[str]:
         raise TypeError("a part of the estate is looked up, never walked: load_estate() gives the whole")

@@ -96,10 +96,10 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     teams = teams_by_slot(fragments_on([Slot(node.name, index).name for index in free]).values())
     after: dict[str, Fragment] = {}
     for fragment_id, fragment in before.items():
-        own = [
+        offered = [
             index for index in free if is_open_to(fragment.team, teams.get(Slot(node.name, index).name, ()))
         ] if are_teams_apart() else free
-        after[fragment_id] = _moved(fragment, node, own or free)
+        after[fragment_id] = _moved(fragment, node, offered or free)
         for slot, counts in teams_by_slot([after[fragment_id]]).items():
             teams.setdefault(slot, Counter()).update(counts)
     SlotRow.objects.bulk_create(
@@ -196,11 +196,11 @@ def _uses(submitted: Submitted) -> list[Use]:
 
 def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
     """What executes another version's tasks, where they are others, or executed by others, than the former's were."""
-    own = Use.objects.filter(dataflow_id=submitted.id)
+    stored = Use.objects.filter(dataflow_id=submitted.id)
     same = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
-    own.exclude(task_id__in=same).delete()
+    stored.exclude(task_id__in=same).delete()
     uses = {use.task_id: use for use in _uses(submitted)}
-    rows = list(own)
+    rows = list(stored)
     for row in rows:
         use = uses[row.task_id]
         row.position, row.is_sink, row.unchained = use.position, use.is_sink, use.unchained
@@ -234,10 +234,10 @@ def _store_started(tasks: Iterable[RunningTask], fragments: Mapping[str, Fragmen
 
 def _store_places(before: Mapping[str, Fragment], after: Mapping[str, Fragment], *, besides: Collection[str]) -> None:
     """Tasks that go on in another fragment, or at another position."""
-    known = _places(before)
+    places = _places(before)
     moved_tasks = {
         task_id: place for task_id, place in _places(after).items()
-        if task_id not in besides and known.get(task_id) != place
+        if task_id not in besides and places.get(task_id) != place
     }
     RunningTaskRow.objects.bulk_update(
         (RunningTaskRow(pk=task_id, fragment=fragment, position=position)

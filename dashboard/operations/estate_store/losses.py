@@ -29,10 +29,10 @@ def lost_by(dataflow_id: UUID | str) -> dict[str, int]:
 
 def _record(loss: LossReport) -> int:
     rows = Loss.objects.filter(reader=loss.reader, channel=loss.channel)
-    known = list(rows)
-    if known and all(row.events >= loss.events for row in known):
+    stored = list(rows)
+    if stored and all(row.events >= loss.events for row in stored):
         return 0
-    if known:
+    if stored:
         rows.filter(events__lt=loss.events).update(blocks=loss.blocks, events=loss.events)
         return 1
     head = head_of(loss.reader)

@@ -19,11 +19,11 @@ def require_readable(viewer: Viewer, task_id: str) -> None:
     if viewer.superuser:
         return
     owners = _credential_owners(task_id)
-    own = set(Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)) if owners else set()
-    if owners - own:
+    teams = set(Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)) if owners else set()
+    if owners - teams:
         raise PermissionDenied(
             "These events are read with another team's credential.",
-            remedy="Only members of that team see them.", teams=sorted(owners - own))
+            remedy="Only members of that team see them.", teams=sorted(owners - teams))
 
 
 def is_readable(viewer: Viewer, task_id: str) -> bool:
@@ -49,7 +49,7 @@ def is_told_to_all(estate: Estate, task_id: str) -> bool:
     ring, seen = {task_id}, set()
     while ring and not estate.tasks[task_id].scope:
         seen |= ring
-        tasks = [estate.tasks[each] for each in ring]
+        tasks = [estate.tasks[name] for name in ring]
         if any(is_reference(value) and TEAM in value for task in tasks for value in task.config.values()):
             return False
         ring = {parent for task in tasks for parent in task.parents} - seen

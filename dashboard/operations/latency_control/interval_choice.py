@@ -91,7 +91,7 @@ class ByPlan:
         free = note_wanted(
             chosen, problem.queries, limits, problem.refusals if problem.may_open else {}, at=at,
             standing=problem.standing)
-        return chosen, beyond_reach(problem.corrected, chosen, free, known=problem.well_known)
+        return chosen, beyond_reach(problem.corrected, chosen, free, measured=problem.well_known)
 
 
 class ByManagers:

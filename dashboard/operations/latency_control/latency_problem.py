@@ -143,10 +143,10 @@ def _written_ms(view: View, query: str) -> float | None:
     """The mean age of events when they were written to what a fragment reads."""
     flows = view.reading.flows.tasks
     parents = view.estate.tasks[view.estate.fragments[query].tasks[0]].parents
-    known = [(flow.rate_per_s, flow.latency_mean_ms) for parent in parents
-             if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
-    rate_per_s = sum(rate for rate, _ in known)
-    return sum(rate * age_ms for rate, age_ms in known) / rate_per_s if rate_per_s > 0 else None
+    ages = [(flow.rate_per_s, flow.latency_mean_ms) for parent in parents
+            if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
+    rate_per_s = sum(rate for rate, _ in ages)
+    return sum(rate * age_ms for rate, age_ms in ages) / rate_per_s if rate_per_s > 0 else None
 
 
 def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
@@ -157,6 +157,6 @@ def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
 def _slowest(view: View, submitted: Submitted, name: str) -> tuple[float | None, float]:
     """The latency of the sink where it is highest, in ms, and its events a second; None where no event has come."""
     flows = [view.reading.flows.tasks.get(submitted.running[task]) for task in submitted.sinks]
-    known = [
+    latencies = [
         (value, flow.rate_per_s) for flow in flows if flow is not None and (value := getattr(flow, name)) is not None]
-    return max(known, default=(None, 0.0))
+    return max(latencies, default=(None, 0.0))

@@ -31,7 +31,7 @@ TOLD_AGAIN_S = 60.0  # the latency of a limit is written so often, though nothin
 
 
 def beyond_reach(
-    wants: Wants, now: BatchModes, free: BatchModes, *, known: Collection[str]
+    wants: Wants, now: BatchModes, free: BatchModes, *, measured: Collection[str]
 ) -> dict[LimitKey, bool | None]:
     """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
 
@@ -40,13 +40,13 @@ def beyond_reach(
     now, free : BatchModes
         With the modes in force, and with those that would be chosen. Where these differ on a limit's way they come
         first, whether they meet it or only help.
-    known : collection of str
+    measured : collection of str
         Queries of which it is known what their batches take, and whether they may stay open.
     """
-    others, known = now.open ^ free.open, frozenset(known)
+    others, measured = now.open ^ free.open, frozenset(measured)
     return {
         key: is_beyond(limit.limit_s, free.paced.expected[want.key], other_s=want.other_s)
-        and others.isdisjoint(want.way.writers) if known.issuperset(want.way.writers) else None
+        and others.isdisjoint(want.way.writers) if measured.issuperset(want.way.writers) else None
         for key, (limit, want) in wants.items()}
 
 
@@ -56,14 +56,14 @@ def rows_before(wants: Wants, rows: Mapping[LimitKey, LatencyStatus]) -> dict[Li
     by_limit: dict[tuple[str, str], LatencyStatus] = {}
     for (name, _), row in rows.items():
         by_limit.setdefault((name, json.dumps(row.limit)), row)
-    known = {}
+    by_key = {}
     for key, (limit, _) in wants.items():
         in_place, written = rows.get(key), to_json((limit,))
         row = in_place if in_place is not None and in_place.limit == written else by_limit.get(
             (key[0], json.dumps(written)), in_place)
         if row is not None:
-            known[key] = row
-    return known
+            by_key[key] = row
+    return by_key
 
 
 def store_statuses(

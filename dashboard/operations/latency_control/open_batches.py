@@ -72,8 +72,8 @@ def why_not_set(plan: Plan) -> InvalidTransition | None:
     """Why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room for more.
     """
     real_time = {
-        name: own.real_time for name, own in plan.settings_after.items()
-        if own.real_time != plan.settings_before.get(name, USUAL).real_time}
+        name: settings.real_time for name, settings in plan.settings_after.items()
+        if settings.real_time != plan.settings_before.get(name, USUAL).real_time}
     refused = BatchFigures.objects.filter(
         pk__in=[name for name, stays_open in real_time.items() if stays_open]).exclude(refusal="").first()
     if refused is not None:

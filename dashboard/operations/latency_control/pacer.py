@@ -199,7 +199,7 @@ class Pacer:
         figures = BatchFigures.objects.in_bulk()
         set_now = view.estate.settings
         queries = self._known(view, {
-            name: own.trigger_ms for name, own in set_now.items() if own.trigger_ms is not None})
+            name: settings.trigger_ms for name, settings in set_now.items() if settings.trigger_ms is not None})
         in_force = self._in_force(view)
         seen = opening(queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
         modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
@@ -216,7 +216,7 @@ class Pacer:
                     other_s, measured_s=measured_s, modelled_s=modelled[want.key].latency_s, limit_s=limit.limit_s)
             corrected[key] = (limit, replace(want, other_s=other_s))
         refusals = self._refusals(view)
-        opened = frozenset(name for name, own in set_now.items() if own.real_time and name in queries.costs)
+        opened = frozenset(name for name, settings in set_now.items() if settings.real_time and name in queries.costs)
         may_open = may_be_open()
         closed = no_longer_open(opened, refusals, view.estate, may_open=may_open)
         at = self._now()
@@ -240,10 +240,10 @@ class Pacer:
         if not changed:
             return []
         return [
-            Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, own))
+            Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, queries_changed))
             for name in view.records
-            if (own := sorted(changed & {view.estate.places[task][0]
-                                         for task in view.estate.submitted[name].running.values()}))]
+            if (queries_changed := sorted(changed & {view.estate.places[task][0]
+                                                     for task in view.estate.submitted[name].running.values()}))]
 
     @staticmethod
     def _open_now(view: View) -> set[str]:
@@ -255,7 +255,8 @@ class Pacer:
         """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
         are being restarted for it."""
         chosen = {
-            name: "" for name, own in view.estate.settings.items() if own.real_time and name in view.estate.fragments}
+            name: "" for name, settings in view.estate.settings.items()
+            if settings.real_time and name in view.estate.fragments}
         return chosen | refusals_in(view.reading.reports, view.estate)
 
     def _known_well(
@@ -283,10 +284,10 @@ class Pacer:
 
     def _needs(self, view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
         """Who needs queries how often, of the dataflows that are not paused."""
-        own: dict[str, list[LimitOnWay]] = {}
+        wants_by_dataflow: dict[str, list[LimitOnWay]] = {}
         for (name, _), (_, want) in wants.items():
-            own.setdefault(name, []).append(want)
-        return batch_needs(queries, chosen, own, {
+            wants_by_dataflow.setdefault(name, []).append(want)
+        return batch_needs(queries, chosen, wants_by_dataflow, {
             query: {user for task in view.estate.fragments[query].active_tasks
                     for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
             for query in queries.costs}, standing=self._standing)
@@ -304,8 +305,8 @@ def _store_figures(
 ) -> None:
     """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing."""
     fresh = []
-    for query, own in queries.costs.items():
-        row, cost, need = before.get(query), asdict(own), needs[query]
+    for query, batch_cost in queries.costs.items():
+        row, cost, need = before.get(query), asdict(batch_cost), needs[query]
         alone = dict(need.alone_ms)
         refusal = refusals.get(query, row.refusal if row else "")[:200]
         if (row is None or row.refusal != refusal or _differs(row.cost, cost)

@@ -33,7 +33,7 @@ def note_slots(seen: Mapping[str, SlotSeen], *, at: datetime) -> int:
         return 0
     machines = dict(NodeRow.objects.exclude(machine="").values_list("name", "machine"))
     hour = at.replace(minute=0, second=0, microsecond=0)
-    known = {
+    stored = {
         (row.slot, row.group): row
         for row in CostObservation.objects.select_for_update().filter(slot__in=list(seen), hour=hour)}
     noted = []
@@ -42,7 +42,7 @@ def note_slots(seen: Mapping[str, SlotSeen], *, at: datetime) -> int:
         if machine is None:
             continue
         key = {"slot": slot, "group": _digest(slot_seen), "hour": hour}
-        before = known.get((slot, key["group"])) or CostObservation(**key)
+        before = stored.get((slot, key["group"])) or CostObservation(**key)
         noted.append(CostObservation(
             **key, machine=machine, seconds=before.seconds + slot_seen.seconds,
             cpu_us=before.cpu_us + slot_seen.cpu_us, queries=_added(before.queries, slot_seen.queries)))

@@ -47,5 +47,5 @@ def _in_mb(view: View, slot: str, run: QueryReport) -> float | None:
     """A query's memory, which is reported as a part of its slot's, in MB."""
     node = node_of(slot)
     report = view.reading.reports.node(node)
-    known = run.memory is not None and report is not None and report.memory_mb and view.slots_of[node]
-    return run.memory * report.memory_mb / view.slots_of[node] if known else None
+    has_memory = run.memory is not None and report is not None and report.memory_mb and view.slots_of[node]
+    return run.memory * report.memory_mb / view.slots_of[node] if has_memory else None

@@ -24,7 +24,7 @@ def driver_page(viewer: Viewer, slot: str, path: str, query: Mapping[str, str]) 
     """
     require_superuser(viewer)
     view = view_for(viewer)
-    if slot not in {known.name for known in view.estate.slots}:
+    if slot not in {slot_row.name for slot_row in view.estate.slots}:
         raise NotFound("There is no such slot.", remedy="See the slots that there are.")
     if not is_shown(path, query):
         raise NotFound("This page of Spark is not shown.", remedy="Begin at the slot's first page of Spark.")

@@ -119,7 +119,7 @@ def history_of(
     as_one = _together if kind == ESTATE else _in_turn
     thinned = {
         metric: coarser(
-            as_one([points for _, points in sorted(some, key=lambda each: subjects.index(each[0].subject))],
+            as_one([points for _, points in sorted(some, key=lambda pair: subjects.index(pair[0].subject))],
                    some[0][0].fold), span.most_points, some[0][0].fold)
         for metric, some in by_metric.items()}
     first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
@@ -139,9 +139,9 @@ def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
         raise InvalidRange("The range is longer than anything is kept.", remedy="Choose at most 90 days.")
     wrong = [name for name in metrics if (metric := metric_named(name)) is None or kind not in metric.kinds]
     if wrong:
-        known = [metric.name for metric in METRICS.values() if kind in metric.kinds]
+        names = [metric.name for metric in METRICS.values() if kind in metric.kinds]
         raise InvalidRange(
-            f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(known)}.")
+            f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(names)}.")
 
 
 def _together(some: Sequence[Points], fold: Fold) -> Points:

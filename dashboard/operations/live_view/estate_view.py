@@ -112,11 +112,11 @@ class View:
 
         Bundles that are leaving do not count.
         """
-        known = self.worked.reports_of_fragments
-        if fragment.id not in known:
+        reports_by_id = self.worked.reports_of_fragments
+        if fragment.id not in reports_by_id:
             reports = [self._report(bundle) for bundle in fragment.queries if not bundle.leaving]
-            known[fragment.id] = min(reports, key=lambda report: _rank(report.state))
-        return self._as_told(known[fragment.id], fragment)
+            reports_by_id[fragment.id] = min(reports, key=lambda report: _rank(report.state))
+        return self._as_told(reports_by_id[fragment.id], fragment)
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
         """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there. Why it
@@ -144,10 +144,10 @@ class View:
         return replace(report, error=WITHHELD, traceback="")
 
     def _report(self, bundle: RunningBundle) -> QueryReport:
-        known = self.worked.reports_of_bundles
-        if bundle not in known:
-            known[bundle] = self._report_of(bundle)
-        return known[bundle]
+        reports = self.worked.reports_of_bundles
+        if bundle not in reports:
+            reports[bundle] = self._report_of(bundle)
+        return reports[bundle]
 
     def _report_of(self, bundle: RunningBundle) -> QueryReport:
         node = self.node_report(node_of(bundle.slot))
@@ -232,13 +232,13 @@ class OneLook:
         """The same; of another scope that may know the same it is one view."""
         estate = self._estate
         records = {key: record for key, record in self._records.items() if may_know_of(viewer, record)}
-        own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
-        alike = frozenset(records), own
+        readable = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
+        alike = frozenset(records), readable
         if alike not in self._alike:
             tasks = frozenset(
                 task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
             self._alike[alike] = view = View(
-                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=own)
+                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=readable)
             object.__setattr__(view, "worked", self._worked)
             object.__setattr__(view, "known", self._known[alike[0]])
         return self._alike[alike]
@@ -340,8 +340,8 @@ def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", 
     """What these bundles take together of a slot, as a profile has it and as every page shows it; None where none of
     them tells."""
     shares = [getattr(view.bundle_report(bundle), what) for bundle in bundles]
-    known = [share for share in shares if share is not None]
-    return round(sum(known), 4) if known else None
+    shares_measured = [share for share in shares if share is not None]
+    return round(sum(shares_measured), 4) if shares_measured else None
 
 
 def at_work(view: View, slot: str) -> frozenset[str]:
@@ -375,5 +375,5 @@ def _rank(state: str) -> int:
 
 
 def _highest(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(max(known)) if known else None
+    numbers = [value for value in values if value is not None]
+    return round(max(numbers)) if numbers else None

@@ -29,9 +29,9 @@ def newest_fit(machine: str) -> CostFit | None:
 
 def costs_of(fit: CostFit) -> Costs:
     """The costs of a row."""
-    known = {field.name for field in fields(Costs)}
+    names = {field.name for field in fields(Costs)}
     return Costs(**{
-        **{name: value for name, value in fit.costs.items() if name in known}, "machine": fit.machine,
+        **{name: value for name, value in fit.costs.items() if name in names}, "machine": fit.machine,
         "version": fit.version})
 
 

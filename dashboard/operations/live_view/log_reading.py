@@ -145,7 +145,7 @@ def _read(
             "id": secrets.token_hex(16), "after": mark if _MARK.fullmatch(mark := marks.get(node, "")) else ""})
         for node in reporting]) if reporting else {}
     entries = sorted(
-        ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda each: each[1].at_ms)
+        ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda pair: pair[1].at_ms)
     newest = entries[-count:]
     return ReadLog(
         [_line(node, line, names, view, dataflow_id) for node, line in newest], _mark(marks, answers),

@@ -56,9 +56,9 @@ def hot_bundles(view: View, fragment: Fragment, loads: KeyLoads | None) -> dict[
 def hot_key_findings(view: View) -> Iterator[Finding]:
     """Keys that alone are more than their bundles sustain. They are not named: only their own teams may read them."""
     by_key = [fragment for fragment in view.fragments() if fragment.divided_by_key]
-    known = view.worked.once("key loads", lambda: measured_key_loads(view.estate, view.estate.fragments.values()))
+    measured = view.worked.once("key loads", lambda: measured_key_loads(view.estate, view.estate.fragments.values()))
     for fragment in by_key:
-        loads = known.get(fragment.id)
+        loads = measured.get(fragment.id)
         for query, key in hot_bundles(view, fragment, loads).items():
             slot = next(bundle.slot for bundle in fragment.queries if bundle.id == query)
             part = round(loads.share_of(key) * 10) * 10 if loads else 0
@@ -73,6 +73,6 @@ def hot_key_findings(view: View) -> Iterator[Finding]:
 
 def _ranges_by_slot(fragment: Fragment) -> dict[str, KeyRanges]:
     """The ranges of each slot; none where a slot has several bundles."""
-    own = working_bundles(fragment)
-    ranges = {bundle.slot: bundle.key_ranges for bundle in own}
-    return ranges if len(ranges) == len(own) else {}
+    bundles = working_bundles(fragment)
+    ranges = {bundle.slot: bundle.key_ranges for bundle in bundles}
+    return ranges if len(ranges) == len(bundles) else {}

@@ -47,15 +47,15 @@ class MissedNodes:
             self._watch = before.fail()
         return any(since > timezone.now() - SILENT_AFTER for since in self._missed.values())
 
-    def _noted(self, known: Mapping[str, datetime]) -> dict[str, datetime]:
+    def _noted(self, noted: Mapping[str, datetime]) -> dict[str, datetime]:
         """Who is missed now, of those who were and of whoever else has copies elsewhere."""
         watch = self._watch
-        heard = {name for name in known if watch.heard_s.get(name, watch.since_s) > watch.since_s} - watch.missed
+        heard = {name for name in noted if watch.heard_s.get(name, watch.since_s) > watch.since_s} - watch.missed
         if heard:
             NodeRow.objects.filter(name__in=heard).update(missed_since=None)
-        missed = {name: since for name, since in known.items() if name not in heard}
+        missed = {name: since for name, since in noted.items() if name not in heard}
         living = watch.heard_s.keys() - watch.missed
-        for name in sorted(watch.missed - known.keys()):
+        for name in sorted(watch.missed - noted.keys()):
             if watch.looked_s - watch.heard_s[name] > SILENT_AFTER.total_seconds():
                 continue  # it counts as silent by now, or has left the estate
             queries = list(FragmentRow.objects.filter(slot__startswith=f"{name}/").values_list("id", flat=True))

@@ -129,10 +129,10 @@ def _streams(view: View) -> Named:
         for name in ("channel_p50_ms", "channel_mean_ms", "channel_p95_ms", "channel_p99_ms", "wait_p50_ms",
                      "wait_mean_ms", "wait_p99_ms"):
             yield series_of(STREAM, stream, name), getattr(flow, name)
-        by_query = {query: sum(blocks[name] for name in own) for query, own in names.items()}
+        by_query = {query: sum(blocks[name] for name in channels) for query, channels in names.items()}
         held = sum(by_query.values())
         yield series_of(STREAM, stream, "backlog_blocks"), held
-        waiting = {series_of(QUERY, query, "backlog_blocks"): own for query, own in by_query.items()} | {
+        waiting = {series_of(QUERY, query, "backlog_blocks"): blocks for query, blocks in by_query.items()} | {
             series_of(DATAFLOW, dataflow, "backlog_blocks"): held for dataflow in view.estate.users.get(child, ())}
         for series, count in waiting.items():
             most[series] = max(count, most.get(series, 0))
@@ -163,8 +163,8 @@ def _node(name: str, report: NodeReport) -> Named:
                 if f"batch_{phase}_ms" in METRICS:  # an agent of a later version may tell of others
                     yield series_of(QUERY, query, f"batch_{phase}_ms"), took_ms
     for metric in ("cpu", "memory_mb"):
-        known = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
-        yield series_of(NODE, name, metric), sum(known) if known else None
+        values = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
+        yield series_of(NODE, name, metric), sum(values) if values else None
     yield series_of(NODE, name, "disk_free_mb"), report.disk_free_mb
     speed = report.speed_now / report.speed if report.speed_now and report.speed else 0.0
     yield series_of(NODE, name, "core_speed"), speed if 1 / MOST_FASTER <= speed <= MOST_FASTER else None
@@ -178,8 +178,8 @@ def _cpu_of_tasks(view: View) -> Named:
             continue
         runs = [run for bundle in fragment.queries if (run := reports.query(bundle.slot, bundle.id)) is not None]
         for metric in ("cpu", "memory"):
-            known = [value for run in runs if (value := getattr(run, metric)) is not None]
-            yield series_of(TASK, fragment.active_tasks[0], metric), sum(known) if known else None
+            values = [value for run in runs if (value := getattr(run, metric)) is not None]
+            yield series_of(TASK, fragment.active_tasks[0], metric), sum(values) if values else None
 
 
 def _shares(view: View) -> Named:
@@ -189,8 +189,8 @@ def _shares(view: View) -> Named:
     for name in ("cpu", "memory_mb"):
         for dataflow in view.records:
             yield series_of(DATAFLOW, dataflow, name), taken[name].get(dataflow)
-        known = [value for slot in slots if (value := getattr(slot, name)) is not None]
-        yield series_of(ESTATE, "", name), sum(known) if known else None
+        values = [value for slot in slots if (value := getattr(slot, name)) is not None]
+        yield series_of(ESTATE, "", name), sum(values) if values else None
 
 
 # What happened --------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def node_sizes() -> dict[str, VmSize]:
 
 
 def supply(
-    tenants: SlotTenants, *, team: str, own: Mapping[str, SlotLoad] | None = None,
+    tenants: SlotTenants, *, team: str, dataflow_loads: Mapping[str, SlotLoad] | None = None,
     besides: Mapping[str, SlotLoad] | None = None,
 ) -> Supply:
     """The slots that nothing else runs on, then what is left of others that no schedule counts on; then what to buy.
@@ -46,10 +46,10 @@ def supply(
     ----------
     tenants : SlotTenants
         The estate: where teams are apart, a slot that holds another's queries is not offered.
-    own : mapping of str to SlotLoad, optional
+    dataflow_loads : mapping of str to SlotLoad, optional
         What is to be scheduled anew, by slot name: this room counts as free, and comes first.
     """
-    ours, more = own or {}, besides or {}
+    ours, more = dataflow_loads or {}, besides or {}
     offered: dict[Slot, TakenShare] = {}
     threads: dict[str, int] = {}
     query = query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))

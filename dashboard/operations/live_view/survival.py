@@ -30,22 +30,22 @@ class DataflowSurvival(TypedDict):
 
 def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
     """What the queries of a dataflow survive, with copies so many seconds apart."""
-    known = list(reports)
-    words = least_in_words(known)
+    listed = list(reports)
+    words = least_in_words(listed)
     # Of one that is not copied there would not be one more copy either.
-    sizes = [report.state_kb * 1024 for report in known
+    sizes = [report.state_kb * 1024 for report in listed
              if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
-        words=words, queries=len(known), copied=copied(known),
+        words=words, queries=len(listed), copied=copied(listed),
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
 def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = None) -> str:
     """What these queries survive, behind a subject: by the one that survives least, unless more exactly known."""
-    known = list(reports)
-    with_copies = [report for report in known if report.survives is not None]
+    listed = list(reports)
+    with_copies = [report for report in listed if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
-    if least is None and known and all(report.state in NOT_HEARD for report in known):
+    if least is None and listed and all(report.state in NOT_HEARD for report in listed):
         return "is not known to survive the loss of a machine: nothing is heard of its queries"
     if least is None:
         return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
@@ -80,8 +80,8 @@ def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
 
 def copied(reports: Iterable[QueryReport]) -> int | None:
     """How many queries go on elsewhere where their machine is lost; None where no copies are asked for."""
-    known = [report.survives for report in reports if report.survives is not None]
-    return sum(1 for survives in known if survives) if known else None
+    survivals = [report.survives for report in reports if report.survives is not None]
+    return sum(1 for survives in survivals if survives) if survivals else None
 
 
 def if_lost_in_words(queries_copied: int | None, queries: int) -> str:

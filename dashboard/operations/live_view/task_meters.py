@@ -92,8 +92,8 @@ def _by_task(readings: Iterable[TaskReading]) -> list[TaskReading]:
 
 
 def _summed(figures: Iterable[float | None]) -> float | None:
-    known = list(figures)
-    return None if None in known else sum(figure for figure in known if figure is not None)
+    listed = list(figures)
+    return None if None in listed else sum(figure for figure in listed if figure is not None)
 
 
 def _ms(moment: datetime) -> int:

@@ -56,7 +56,8 @@ def trial_told(run: GuardDryRun) -> GuardTrial:
     """A dry run as pages and the API tell it."""
     return GuardTrial(
         run.element, run.begin_ms, run.end_ms, run.text, run.advice, tuple(
-            TriedSwitch(each.at_ms, each.before or "", each.choice.alternate, each.because) for each in run.switches),
+            TriedSwitch(switch.at_ms, switch.before or "", switch.choice.alternate, switch.because)
+            for switch in run.switches),
         run.on_ms)
 
 

@@ -46,13 +46,15 @@ class _WatchedElement:
         self.watch: ElementWatch | None = None
         self.because = self.advice = ""
 
-    def events(self, estate: Estate, own: TaskSubject, values: Mapping[Series, float], now_ms: int) -> list[GuardEvent]:
+    def events(
+        self, estate: Estate, subject: TaskSubject, values: Mapping[Series, float], now_ms: int
+    ) -> list[GuardEvent]:
         """What is measured of its streams at a moment, the task's own figures last."""
         events = []
         for name, stream in self.element.policy.streams.items():
             if stream["of"] in MEASURED:
                 events.append(self._measured(name, subject_in(estate, stream).figures(values), now_ms))
-        return [*events, self._measured("", own.figures(values), now_ms)]
+        return [*events, self._measured("", subject.figures(values), now_ms)]
 
     def _measured(self, name: str, figures: Mapping[str, Any], now_ms: int) -> GuardEvent:
         return GuardEvent(now_ms, name, self.kept.setdefault(name, KeptFigures()).take(now_ms, figures))
@@ -125,11 +127,11 @@ class GuardWatches:
     def _look(
         self, estate: Estate, element: SwitchedTask, days: Days, values: Mapping[Series, float], now_ms: int
     ) -> Iterator[WantedSwitch]:
-        own = subject_of(estate, element.task)
-        if all(value is None for value in own.figures(values).values()):
+        subject = subject_of(estate, element.task)
+        if all(value is None for value in subject.figures(values).values()):
             return  # nothing is measured: it does not run, or has just begun to
         watched = self._watching(element, days)
-        events = watched.events(estate, own, values, now_ms)
+        events = watched.events(estate, subject, values, now_ms)
         if watched.watch is None:
             state = (self._stored or {}).get(element.task)
             if state is None and not all(is_known(watched.compiled, event) for event in events):

@@ -79,9 +79,9 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
     require_few_streams(named, element.task)
     chosen = {}
     for written, records in named.items():
-        own = [record for record in records if record.team_id == element.record.team_id]
-        if own or len(records) == 1:
-            chosen[written] = (own or records)[0]
+        team_records = [record for record in records if record.team_id == element.record.team_id]
+        if team_records or len(records) == 1:
+            chosen[written] = (team_records or records)[0]
     return chosen
 
 

@@ -140,11 +140,11 @@ def findings_of(element: RunningElement, policy: ElementPolicy) -> tuple[GuardFi
 
 def _guards(element: RunningElement, verdicts: Mapping[str, Mapping[str, FigureValue]]) -> list[ToldGuard]:
     rows = []
-    for each in element.policy.element(element.task, element.alternates).alternates:
-        verdict = verdicts.get(each.name, {})
-        worth = verdict.get("value") if isinstance(each.value, str) else each.value
+    for way in element.policy.element(element.task, element.alternates).alternates:
+        verdict = verdicts.get(way.name, {})
+        worth = verdict.get("value") if isinstance(way.value, str) else way.value
         rows.append(ToldGuard(
-            each.name, each.name == element.on, each.guard, each.value, verdict.get("guard"), worth))
+            way.name, way.name == element.on, way.guard, way.value, verdict.get("guard"), worth))
     return rows
 
 

@@ -36,8 +36,8 @@ def catalog_of(policy: ElementPolicy, days: Mapping[str, frozenset[date]] | None
     """What the guards of a policy that was approved may name; ``days`` are its team's calendars, by default as they are
     now."""
     named = {name: figures_in(stream) for name, stream in policy.streams.items()}
-    known = calendars_of(policy.calendars) if days is None else days
-    return GuardCatalog({**TASK_CATALOG.streams, **named}, known)
+    calendars = calendars_of(policy.calendars) if days is None else days
+    return GuardCatalog({**TASK_CATALOG.streams, **named}, calendars)
 
 
 def calendars_of(team: str) -> dict[str, frozenset[date]]:
@@ -72,8 +72,8 @@ def read_events(
         read = {OF_EVENTS: _posted, OF_OUTPUT: _leaving}.get(stream["of"])
         if read is None:
             continue
-        known = read(estate, stream, positions.get(name))
-        for place, at_ms, values in known:
+        rows = read(estate, stream, positions.get(name))
+        for place, at_ms, values in rows:
             look()
             positions[name] = place
             came.append(GuardEvent(min(at_ms, now_ms), name, {

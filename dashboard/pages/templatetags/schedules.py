@@ -45,11 +45,11 @@ def seconds(value: float | None) -> str:
 @register.filter
 def bound(limit: Bound | Mapping[str, Any], what: str) -> str:
     """How sure it is that no other mapping takes less of something, which ``what`` names."""
-    known = limit if isinstance(limit, Bound) else Bound(**limit)
-    if known.proved:
+    stated = limit if isinstance(limit, Bound) else Bound(**limit)
+    if stated.proved:
         return f"least {what}, proved"
-    if known.least:
-        return f"{what}: up to {percent(known.gap)} fewer may be possible"
+    if stated.least:
+        return f"{what}: up to {percent(stated.gap)} fewer may be possible"
     return f"{what}: not proved to be the least"
 
 

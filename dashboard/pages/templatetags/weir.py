@@ -174,7 +174,7 @@ def plan_verb(plan: PlanRecord) -> str:
 @register.filter
 def steps_below(reached: Sequence[float], least: float) -> int:
     """In how many steps of a simulation throughput was below its band."""
-    return sum(each < least - AdaptationProblem.tolerance - 1e-9 for each in reached)
+    return sum(throughput < least - AdaptationProblem.tolerance - 1e-9 for throughput in reached)
 
 
 @register.filter

@@ -50,7 +50,7 @@ def adaptation(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     return render(request, "adaptation.html", {
         "record": record, "goals": goals_told(request.viewer, dataflow_id), "is_running": record.status == RUNNING,
-        "decisions": [_answerable(request, each) for each in decisions_told(request.viewer, dataflow_id)],
+        "decisions": [_answerable(request, decision) for decision in decisions_told(request.viewer, dataflow_id)],
         "charts": charts_of(settings.CURRENCY), "administers": request.viewer.administers,
         "ordered": machines_told(with_errors=request.viewer.administers)})
 
@@ -103,8 +103,8 @@ def _decided(request: HttpRequest, dataflow_id: UUID, begin_s: int, end_s: int) 
     """Each decision of the time as a mark, with its reasons."""
     decided = decisions_told(request.viewer, dataflow_id)
     name = catalog.dataflow(request.viewer, dataflow_id).name
-    return [Mark(int(each.row.begun.timestamp()), "decision", DATAFLOW, name, each.why, "change")
-            for each in decided if begin_s <= each.row.begun.timestamp() <= end_s]
+    return [Mark(int(decision.row.begun.timestamp()), "decision", DATAFLOW, name, decision.why, "change")
+            for decision in decided if begin_s <= decision.row.begun.timestamp() <= end_s]
 
 
 @require_POST

@@ -96,10 +96,10 @@ def dry_run(request: HttpRequest, controller: str) -> HttpResponse:
 @require_POST
 def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
     """Say what a controller may do for a team."""
-    known = _row(request, controller)
+    row = _row(request, controller)
     slug, mode = request.POST.get("team", ""), request.POST.get("mode", "")
     team = team_named(request.viewer, slug) if slug else None
-    before = _chosen_team(known, slug)
+    before = _chosen_team(row, slug)
 
     def act() -> None:
         policy = _policy(request.POST, before.policy)
@@ -108,7 +108,7 @@ def controller_set(request: HttpRequest, controller: str) -> HttpResponse:
             policy=Policy(mode or policy.mode, policy.changes_per_hour, policy.changes_per_day, policy.cool_down_s))
 
     flash.attempt(
-        request, act, text=f"{known.controller.title} for {before.name}: {mode or before.policy.mode}.",
+        request, act, text=f"{row.controller.title} for {before.name}: {mode or before.policy.mode}.",
         code="controller-set")
     return redirect("controller", controller)
 

@@ -45,7 +45,7 @@ def dataflow_task(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     """One task of a dataflow: its streams with their newest events, its query with log and errors, its config."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     graph, live = catalog.graph_of(record), operations.live_dataflow(request.viewer, dataflow_id)
-    described = next((each for each in graph["tasks"] if each["id"] == task), None)
+    described = next((entry for entry in graph["tasks"] if entry["id"] == task), None)
     if described is None:
         raise NotFound("There is no such task in this dataflow.", remedy="See its graph for those that there are.")
     running = live["tasks"].get(task)

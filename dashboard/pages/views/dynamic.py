@@ -140,7 +140,9 @@ class ElementPanel:
     def switches(self) -> list[tuple[datetime, Any]]:
         """What the dry run would have switched, the newest first."""
         changes = self.run.switches if self.run else ()
-        return [(datetime.fromtimestamp(each.at_ms / 1000, UTC), each) for each in reversed(changes)][:SWITCHES_SHOWN]
+        return [
+            (datetime.fromtimestamp(change.at_ms / 1000, UTC), change)
+            for change in reversed(changes)][:SWITCHES_SHOWN]
 
 
 @require_safe
@@ -178,7 +180,7 @@ def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonRe
     tried = spans_tried(run, first_on(element.alternates).name) if draft else ()
     drawn = {"marks": marks, "begin_s": span.begin_s, "end_s": span.end_s}
     charts = [
-        alternates_figure([each.name for each in element.alternates], on=_on(request, dataflow_id, task, span),
+        alternates_figure([way.name for way in element.alternates], on=_on(request, dataflow_id, task, span),
                           trace=trace, tried=tried, **drawn),
         *figure_charts(trace, **drawn)]
     only = request.GET.getlist("only")
@@ -265,17 +267,17 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
 
 
 def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
-    alternates = {each.name: each for each in task.alternates}
-    figures = {each.name: each for each in task.figures}
+    alternates = {way.name: way for way in task.alternates}
+    figures = {figure.name: figure for figure in task.figures}
     keys = task.keys_by_alternate
-    known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
-    most = max(known, default=1)
+    numbers = [way.worth for way in policy.guards if isinstance(way.worth, float | int) and way.worth > 0]
+    most = max(numbers, default=1)
     return [
         AlternateRow(
-            each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            figures.get(each.name), draft.guards[each.name], str(draft.values[each.name]),
-            keys.get(each.name, 0))
-        for each in policy.guards]
+            way, alternates[way.name], way.worth / most if isinstance(way.worth, float | int) else None,
+            figures.get(way.name), draft.guards[way.name], str(draft.values[way.name]),
+            keys.get(way.name, 0))
+        for way in policy.guards]
 
 
 def _versions(policy: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
@@ -302,19 +304,19 @@ def _on(request: HttpRequest, dataflow_id: UUID, task: str, span: ChosenRange) -
     """Which alternate was on when; nothing where the broker cannot be asked."""
     try:
         noted = with_switches(
-            request.viewer, [each for each in dynamic_tasks(request.viewer, dataflow_id) if each.task == task])
+            request.viewer, [element for element in dynamic_tasks(request.viewer, dataflow_id) if element.task == task])
     except jobs.BrokerAway:
         return []
-    return [part for each in noted
-            for part in spans_on(each.switches, begin_ms=1000 * span.begin_s, end_ms=1000 * span.end_s)]
+    return [part for element in noted
+            for part in spans_on(element.switches, begin_ms=1000 * span.begin_s, end_ms=1000 * span.end_s)]
 
 
 def _draft(form: Mapping[str, str], element: RunningElement) -> PolicyDraft:
     """The policy of a form; what it lacks is as it is in force."""
     guarded = element.policy.element(element.task, element.alternates).alternates
     return PolicyDraft(
-        {each.name: form.get(f"guard_{each.name}", each.guard) for each in guarded},
-        {each.name: _value(form.get(f"value_{each.name}", str(each.value))) for each in guarded},
+        {way.name: form.get(f"guard_{way.name}", way.guard) for way in guarded},
+        {way.name: _value(form.get(f"value_{way.name}", str(way.value))) for way in guarded},
         form.get("kind", element.policy.kind))
 
 

@@ -87,7 +87,7 @@ def _text(request: HttpRequest) -> tuple[str, Format]:
 
 def _told(form: GraphForm, document: dict[str, Any]) -> str:
     """What is to be known of an edit that is not seen where it was made."""
-    before, after = (each.get("latency", []) for each in (document, form.meant or {}))
+    before, after = (version.get("latency", []) for version in (document, form.meant or {}))
     before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
     gone = "Latency limits along its streams were removed with it." if len(after) < len(before) else ""
     return f"{form.told} {gone}".strip()

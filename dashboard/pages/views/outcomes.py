@@ -96,8 +96,8 @@ def _of_each(sources: list[str], rates: Mapping[str, float], *, whole_per_s: flo
     """The rate of each source, where they are alike: schedules are compared for one that all of them have."""
     if len(sources) == 1:
         return rates.get(sources[0], whole_per_s)
-    known = [rates[source] for source in sources if source in rates]
-    return mean(known) if known and len(known) == len(sources) and min(known) >= KEEPS_UP * max(known) else None
+    values = [rates[source] for source in sources if source in rates]
+    return mean(values) if values and len(values) == len(sources) and min(values) >= KEEPS_UP * max(values) else None
 
 
 def _at(rate_per_s: float | None) -> str:

@@ -122,7 +122,7 @@ def _work_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
     at_size = next((problem for problem in others if problem.path.endswith("/size")), None)
     if at_size is None:
         return answers, errors, others
-    return answers, {"size": f"{at_size.message} {at_size.remedy}"}, [each for each in others if each != at_size]
+    return answers, {"size": f"{at_size.message} {at_size.remedy}"}, [other for other in others if other != at_size]
 
 
 def _target_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
@@ -239,10 +239,10 @@ def _shown(
         given, without = (answers.source, OF_EVENTS) if step == "source" else (_target(answers), ())
         fields = fields_of(
             chosen, given, errors, secrets=[secret.name for secret in teams.secrets(team)], without=without)
-        context |= {"chosen": chosen, "fields": fields, "usual": [each for each in fields if each.is_usual],
-                    "more": [each for each in fields if not each.is_usual]}
+        context |= {"chosen": chosen, "fields": fields, "usual": [field for field in fields if field.is_usual],
+                    "more": [field for field in fields if not field.is_usual]}
     among = own_data.sources() if step == "source" else own_data.targets()
-    kinds = [(each.name, WORDS.get(each.name, each.name), each.doc.partition(". ")[0]) for each in among]
+    kinds = [(kind.name, WORDS.get(kind.name, kind.name), kind.doc.partition(". ")[0]) for kind in among]
     return render(
         request, "own_data.html", {**context, "answers": answers, "kinds": kinds,
                                    "kind_words": WORDS.get(answers.type, answers.type)}, status=status)

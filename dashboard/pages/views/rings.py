@@ -20,18 +20,18 @@ def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
     ring = ring_of(request.viewer, task_id)
     places = _places(ring)
     return render(request, "elements/ring.html", {
-        "ring": ring, "changing": any(own.change != "stays" for own in ring.ranges),
+        "ring": ring, "changing": any(piece.change != "stays" for piece in ring.ranges),
         "arcs": [{"arc": arc, "place": places[arc.own.bundle]} for arc in arcs_of(ring.ranges)],
-        "rows": [{"own": own, "place": places[own.bundle]} for own in ring.ranges],
+        "rows": [{"own": piece, "place": places[piece.bundle]} for piece in ring.ranges],
         "leaving": [{"own": old, "place": places[old.bundle], "to": [places.get(heir, heir) for heir in old.to]}
                     for old in ring.leaving],
         "keys": [{"key": key, "place": places.get(key.bundle, key.bundle)} for key in ring.keys],
-        "zoned": any(each.zone for each in (*ring.ranges, *ring.losses))})
+        "zoned": any(part.zone for part in (*ring.ranges, *ring.losses))})
 
 
 def _places(ring: TaskRing) -> dict[str, str]:
     """What each query of a ring is called on its page: its slot, and its number there where there are several."""
-    slots = {own.bundle: own.slot for own in (*ring.ranges, *ring.leaving)}
+    slots = {piece.bundle: piece.slot for piece in (*ring.ranges, *ring.leaving)}
     several, met, places = Counter(slots.values()), Counter(), {}
     for bundle, slot in slots.items():
         met[slot] += 1

@@ -160,19 +160,19 @@ def _routing(request: HttpRequest) -> Routing:
 
 def _answer(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
     """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
-    own = options.own_rates(answer.problem)
-    rate_per_s = answer.rate_per_s or own[0]
+    rates = options.own_rates(answer.problem)
+    rate_per_s = answer.rate_per_s or rates[0]
     at, given = exact_rate(rate_per_s), _plain(rate_per_s)
-    if answer.rate_per_s is None and len(own) > 1:  # each has another one: no rate stands for them
-        at, given = f"each source's own rate, {exact_rate(sum(own))} in total", ""
+    if answer.rate_per_s is None and len(rates) > 1:  # each has another one: no rate stands for them
+        at, given = f"each source's own rate, {exact_rate(sum(rates))} in total", ""
     best = best_of(answer.rows)
     wanted = pair_of(request.GET.get("pair", ""))
     shown_row = next((row for row in answer.rows if row.pair == wanted), None) or best or (answer.rows or (None,))[0]
     chosen = shown_row or ComparisonRow(PAIRS[0], error=answer.failure)
     return {
-        "sources_make": sorted(own, reverse=True),
-        "more_than_made": answer.rate_per_s is not None and answer.rate_per_s > max(own) * (1 + TOLERANCE),
-        "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(own),
+        "sources_make": sorted(rates, reverse=True),
+        "more_than_made": answer.rate_per_s is not None and answer.rate_per_s > max(rates) * (1 + TOLERANCE),
+        "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(rates),
         "chosen": chosen.key if shown_row else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
         "routing": _routing(request), "now": as_it_runs(request.viewer, record),
@@ -181,8 +181,8 @@ def _answer(request: HttpRequest, record: DataflowRecord, answer: options.Schedu
 
 def _frame(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
     """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
-    own = options.own_rates(answer.problem)
-    mean = sum(own) / len(own)
+    rates = options.own_rates(answer.problem)
+    mean = sum(rates) / len(rates)
     rate_per_s = answer.rate_per_s or mean
     most = options.scale_of(max(rate_per_s, mean))
     basis = options.basis_of(answer.problem, answer.job) if answer.job else []
@@ -194,7 +194,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, answer: options.Schedul
     why_not = answer.problem.blocked or ("" if submitted else _not_running(record)) or (
         "" if may else f"Only engineers of {record.team} can propose a schedule.")
     return {
-        "sources": len(own), "own_rate": own[0], "is_own": answer.rate_per_s is None, "most": most, "steps": STEPS,
+        "sources": len(rates), "own_rate": rates[0], "is_own": answer.rate_per_s is None, "most": most, "steps": STEPS,
         "least": f"{LEAST_RATE_PER_S:f}", "step": max(1, round(rate_per_s / most * STEPS)), "tasks": basis,
         "remarks": [
             {"remark": note, "url": measure_address(record, note.tasks[0]) if may_measure else ""}

@@ -30,14 +30,14 @@ def use_again(record: ProfileRecord) -> ProfileRecord:
 
 def _changed(actor: User, profile_id: UUID | str, verb: str, *, active: bool) -> ProfileRecord:
     viewer = viewer_of(actor)
-    known = profile_for(viewer, profile_id)
-    require_measuring(viewer, team_id=known.team_id)
-    with audited(actor=actor, verb=verb, team=known.team) as audit:
-        return _put(audit, known, active=active)
+    profile = profile_for(viewer, profile_id)
+    require_measuring(viewer, team_id=profile.team_id)
+    with audited(actor=actor, verb=verb, team=profile.team) as audit:
+        return _put(audit, profile, active=active)
 
 
-def _put(audit: Audit, known: ProfileRecord, *, active: bool) -> ProfileRecord:
-    audit.subject = record = locked(known)
+def _put(audit: Audit, profile: ProfileRecord, *, active: bool) -> ProfileRecord:
+    audit.subject = record = locked(profile)
     if record.active == active:
         audit.nothing_changed()
         return record

@@ -226,12 +226,12 @@ def holder_of(sweep: SweepRecord) -> str:
 @contextmanager
 def _steered(actor: User, sweep_id: UUID | str, verb: str, becomes: str) -> Iterator[SweepRecord]:
     viewer = viewer_of(actor)
-    known = sweep_for(viewer, sweep_id)
-    require_steering(viewer, known)
+    record = sweep_for(viewer, sweep_id)
+    require_steering(viewer, record)
     with audited(actor=actor, verb=f"sweep.{verb}") as audit:
-        sweep = SweepRecord.objects.select_for_update().get(pk=known.pk)
+        sweep = SweepRecord.objects.select_for_update().get(pk=record.pk)
         LIFECYCLE.check(sweep.status, becomes)
-        audit.subject, audit.team, audit.details = sweep, known.team, {"before": sweep.status}
+        audit.subject, audit.team, audit.details = sweep, record.team, {"before": sweep.status}
         sweep.status, sweep.reason = becomes, ""
         yield sweep
         sweep.save()

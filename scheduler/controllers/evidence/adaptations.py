@@ -136,11 +136,11 @@ class _Figures:
 
     def __init__(self, world: World, names: Collection[str], begin_s: float, end_s: float) -> None:
         estate, grain = world.estate, MINUTE if end_s - begin_s > HOUR_S else TEN_SECONDS
-        own = {estate.places[task][0] for name in names if name in estate.submitted
-               for task in estate.submitted[name].running.values() if task in estate.places}
-        tasks = {task for query in own for task in estate.fragments[query].active_tasks}
+        queries = {estate.places[task][0] for name in names if name in estate.submitted
+                   for task in estate.submitted[name].running.values() if task in estate.places}
+        tasks = {task for query in queries for task in estate.fragments[query].active_tasks}
         tasks |= {parent for task in tasks for parent in estate.tasks[task].parents}
-        slots = {bundle.slot for query in own for bundle in estate.fragments[query].queries}
+        slots = {bundle.slot for query in queries for bundle in estate.fragments[query].queries}
         bundles = [bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries
                    if bundle.slot in slots]
         self._series = {
@@ -164,15 +164,15 @@ class _Figures:
         return self._measured(index, index + 1)
 
     def _measured(self, first: int, last: int) -> MeasuredMeans:
-        def known(metric: str) -> dict[str, Line]:
+        def measured_lines(metric: str) -> dict[str, Line]:
             cut = {name: line[first:last] for name, line in self._lines[metric].items()}
             return {name: some for name, line in cut.items() if len(some := line[np.isfinite(line)])}
 
         return MeasuredMeans(
-            {name: float(line.mean()) for name, line in known("rate_per_s").items()},
-            {name: float(line.mean()) for name, line in known("cpu").items()},
-            {name: float(line[-1]) for name, line in known("backlog_blocks").items()},
-            {name: float(line[-1]) / 1000 for name, line in known("trigger_ms").items()})
+            {name: float(line.mean()) for name, line in measured_lines("rate_per_s").items()},
+            {name: float(line.mean()) for name, line in measured_lines("cpu").items()},
+            {name: float(line[-1]) for name, line in measured_lines("backlog_blocks").items()},
+            {name: float(line[-1]) / 1000 for name, line in measured_lines("trigger_ms").items()})
 
 
 def _adaptations(
@@ -181,7 +181,7 @@ def _adaptations(
 ) -> Adaptations:
     deciders = _deciders(world, elements)
     dataflows = (_adapted(
-        world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured,
+        world, name, {task: element for task, element in elements.items() if deciders.get(task) == name}, measured,
         forecasts=forecasts)
         for name in sorted(world.goals))
     return Adaptations(
@@ -217,8 +217,8 @@ def _adapted(
     expect(world.prices.meters, [meter_key(task) for task in tasks])
     ways = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
-    left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {each.why_not}."
-                 for task, each in elements.items() if task in ways and each.why_not)
+    left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {element.why_not}."
+                 for task, element in elements.items() if task in ways and element.why_not)
     seen = {task: _offered(world, task, homes[task], measured) for task in sources}
     courses = {} if forecasts is None else {
         task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in seen.items()}
@@ -238,7 +238,7 @@ def _adapted(
             tuple((parent, task) for task in tasks for parent in parents[task] if parent in ways)),
         {task: on for task, (_, on) in ways.items()},
         {task: name_of(submitted.running, task) for task in switchable},
-        {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
+        {task: tuple(sorted(users - {submitted.team})) for task, users in teams.items()},
         expected, _waiting({task: homes[task] for task in tasks}, parents, measured),
         (room := _room(world, homes, tasks, measured, slowing)),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
@@ -329,14 +329,14 @@ def _room(
 ) -> AdaptationRoom:
     """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there; less where
     their cores are expected to become slower. In seconds of a core as fast as now."""
-    own = {home.id: home for home in homes.values()}
-    batches = world.batches(list(own))
+    fragments = {home.id: home for home in homes.values()}
+    batches = world.batches(list(fragments))
     taken: dict[str, float] = {}
     for fragment in world.estate.fragments.values():
         total = sum(bundle.weight for bundle in fragment.queries) or 1.0
         for bundle in fragment.queries:
             cores = measured.cores.get(bundle.id, 0.0)
-            if fragment.id in own:
+            if fragment.id in fragments:
                 cores = _beside_events(world, fragment, batches.get(fragment.id), tasks, measured)
                 cores *= bundle.weight / total
             taken[bundle.slot] = taken.get(bundle.slot, 0.0) + cores

@@ -144,10 +144,10 @@ def _chains(world: World, late: Collection[LateWay]) -> Chains:
     cores = {}
     for name, fragment in working.items():
         reports = [world.reports.query(bundle.slot, bundle.id) for bundle in fragment.queries]
-        known = [report.cpu for report in reports if report is not None and report.cpu is not None]
-        if len(known) < len(reports):
+        cpus = [report.cpu for report in reports if report is not None and report.cpu is not None]
+        if len(cpus) < len(reports):
             stays_apart.add(name)  # of one whose CPU is not known nobody can tell whether there is room
-        cores[name] = sum(known)
+        cores[name] = sum(cpus)
     nodes = {name: node_of(fragment.slot) for name, fragment in working.items()}
     once = _once(world, {query for way in late for query in way.path})
     facts = ChainingFacts(nodes, cores, apart=stays_apart, once=once)
@@ -207,10 +207,10 @@ def _lately(world: World, dataflow: str, tasks: tuple[str, ...]) -> Lines:
 def _joined(estate: Estate, plan: Plan, query: str) -> tuple[AspectChange, ...]:
     """What a plan changed that fused a query: each stream within it that was in a channel before."""
     heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
-    own = set(estate.fragments[query].tasks)
+    tasks = set(estate.fragments[query].tasks)
     return tuple(
         AspectChange(Aspect.STREAM, f"{parent}>{head}", Carriage.CHANNEL, Carriage.WITHIN)
-        for head in heads if head in own for parent in estate.tasks[head].parents if parent in own)
+        for head in heads if head in tasks for parent in estate.tasks[head].parents if parent in tasks)
 
 
 def _fused(world: World) -> tuple[FusedChain, ...]:

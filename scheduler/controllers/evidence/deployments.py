@@ -40,8 +40,8 @@ def evidence(world: World) -> Deployments | None:
             for asker in of_query)
         for query, of_query in askers.items()}
     cores = {query: middle(lines.cores(of_query[0].tasks)) for query, of_query in askers.items()}
-    known = {query: value for query, value in cores.items() if value is not None}
-    return _deployments(world, measured, known, _resting(world), _behind(world))
+    cores_measured = {query: value for query, value in cores.items() if value is not None}
+    return _deployments(world, measured, cores_measured, _resting(world), _behind(world))
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:

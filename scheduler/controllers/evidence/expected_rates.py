@@ -51,14 +51,14 @@ def expected_course(forecast: MinuteForecast | None, seen_per_s: float, now_s: f
     """A source's rate in the next minutes: never less than what comes now, for what is worth more waits until there is
     room for it, while what is cheaper is to be on when more comes."""
     ahead = () if forecast is None else forecast.ahead(now_s)
-    return tuple(max(seen_per_s, each) for each in ahead) or (seen_per_s,) * AHEAD
+    return tuple(max(seen_per_s, rate_per_s) for rate_per_s in ahead) or (seen_per_s,) * AHEAD
 
 
 def expected_slowing(forecast: MinuteForecast, now_s: float) -> tuple[float, ...]:
     """How fast a node's cores will be in the next minutes, as a part of their present speed: never more than 1, so that
     a core that is to become faster is used once it is."""
     ahead = forecast.ahead(now_s) if forecast.last > 0 else ()
-    return tuple(min(1.0, each / forecast.last) for each in ahead) or (1.0,) * AHEAD
+    return tuple(min(1.0, speed / forecast.last) for speed in ahead) or (1.0,) * AHEAD
 
 
 def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
@@ -94,4 +94,4 @@ def told_expectations(
 
 def name_of(running: Mapping[str, str], task: str) -> str:
     """A running task's id in the document."""
-    return next(name for name, own in running.items() if own == task)
+    return next(name for name, running_id in running.items() if running_id == task)

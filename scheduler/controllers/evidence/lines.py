@@ -61,9 +61,9 @@ class KeptSeries:
     def newest(self, line: Line, at_s: float, *, within_s: float) -> float | None:
         """The newest value of a line at a moment, no older than that; None where there is none."""
         until = int(np.searchsorted(self.times_s, at_s, side="right"))
-        known = line[max(0, until - int(within_s // self._step_s)):until]
-        known = known[np.isfinite(known)]
-        return float(known[-1]) if len(known) else None
+        values = line[max(0, until - int(within_s // self._step_s)):until]
+        values = values[np.isfinite(values)]
+        return float(values[-1]) if len(values) else None
 
     @property
     def _nothing(self) -> Line:
@@ -128,5 +128,5 @@ class Lines:
 
 def middle(line: Line) -> float | None:
     """The median of what was measured; None where nothing was."""
-    known = line[np.isfinite(line)]
-    return float(np.median(known)) if len(known) else None
+    values = line[np.isfinite(line)]
+    return float(np.median(values)) if len(values) else None

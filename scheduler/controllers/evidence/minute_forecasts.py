@@ -119,12 +119,12 @@ def forecast_minutes(minutes: Sequence[float] | Rates, judged: CourseForecast, *
     begin_s : float
         When they end.
     """
-    known = without_gaps(minutes)
-    newest = float(known[-1])
+    samples = without_gaps(minutes)
+    newest = float(samples[-1])
     if judged.why_averages or judged.errors is None or judged.others is None:
         return MinuteForecast(begin_s, newest, why_averages=judged.why_averages)
     errors, last = judged.errors, judged.others[LAST]
-    values = METHODS[judged.method](known, STEPS, SEASON)
+    values = METHODS[judged.method](samples, STEPS, SEASON)
     if values is None or judged.method == LAST or errors.total >= last.total:
         return MinuteForecast(begin_s, newest, why_averages="No forecast was less wrong than the last minute.")
     both = last.of_mean**2 + errors.of_mean**2
@@ -132,7 +132,7 @@ def forecast_minutes(minutes: Sequence[float] | Rates, judged: CourseForecast, *
     expected = trust * values + (1 - trust) * newest
     error = last.of_mean * errors.of_mean / math.sqrt(both) if both else 0.0
     return MinuteForecast(
-        begin_s, newest, tuple(float(each) for each in expected), errors.by_step, error, judged.method)
+        begin_s, newest, tuple(float(value) for value in expected), errors.by_step, error, judged.method)
 
 
 def _kept_minutes(history: History, lines: Sequence[Series], end_s: int) -> Iterator[tuple[Series, Rates]]:

@@ -136,16 +136,16 @@ def _figures(
     world: World, names: Iterable[str], cores: Mapping[str, tuple[float, float]]
 ) -> dict[str, QueryFigures]:
     estate, now_s = world.estate, world.now_s
-    known = sorted(name for name in names if name in cores and name in estate.fragments)
-    cpu, rates = {name: _cpu(estate, [name]) for name in known}, {name: _rates(estate, name) for name in known}
+    queries = sorted(name for name in names if name in cores and name in estate.fragments)
+    cpu, rates = {name: _cpu(estate, [name]) for name in queries}, {name: _rates(estate, name) for name in queries}
     history = KeptSeries(
-        world.history, [line for name in known for line in (*cpu[name], *rates[name])], TEN_SECONDS, now_s - BEFORE_S,
+        world.history, [line for name in queries for line in (*cpu[name], *rates[name])], TEN_SECONDS, now_s - BEFORE_S,
         now_s)
     return {
         name: QueryFigures(
             *cores[name], tuple(estate.fragments[name].active_tasks), _load_tasks(estate, name),
             middle(history.total(cpu[name])), middle(history.total(rates[name])))
-        for name in known}
+        for name in queries}
 
 
 # What there was -------------------------------------------------------------------------------------------------------

@@ -70,9 +70,9 @@ def deployment_of(
         for bundle in fragment.queries:
             is_bound = is_movable and bool(why_not_to_other_nodes(
                 estate, fragment, bundle, task_types=facts.task_types, file_secrets=facts.file_secrets))
-            known = (cores or {}).get(bundle.id, cpu_of(facts.reports, bundle))
+            bundle_cores = (cores or {}).get(bundle.id, cpu_of(facts.reports, bundle))
             bundles[bundle.id] = PlacedBundle(
-                bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound,
+                bundle.id, bundle.slot, bundle_cores or 0.0, movable=is_movable, node_bound=is_bound,
                 queue=float(facts.waiting.get(bundle.id, 0)), behind=bundle.id in behind, team=fragment.team)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
     events: dict[tuple[str, str], float] = defaultdict(float)
@@ -154,10 +154,10 @@ def _streams(
 ) -> Iterator[_Stream]:
     """Every stream between two queries; where fragments are named, only streams to and from these."""
     for writer, task, reader in _ends(working, about):
-        known = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
+        event_bytes = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
         for source, part in _shares(writer):
             for target, other in _shares(reader):
-                yield _Stream(task, source, target, part * other, max(known, default=None))
+                yield _Stream(task, source, target, part * other, max(event_bytes, default=None))
 
 
 def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:

@@ -27,7 +27,7 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     at_s = begin_s
     while at_s <= end_s:
         yield Frame(at_s, ProfileEvidence(tuple(
-            _reading(world, _as_it_was(each, at_s)) for each in past if each.since_s <= at_s)))
+            _reading(world, _as_it_was(profile, at_s)) for profile in past if profile.since_s <= at_s)))
         at_s += FRAMES_EVERY_S
 
 

@@ -24,9 +24,9 @@ def evidence(world: World) -> HoldUps | None:
     if slow_ones is None:
         return None
     cases = [case for slow in slow_ones if (case := _case(world, slow)) is not None]
-    measured = _latencies(world, {each.dataflow for case in cases for each in case.waiting}, world.now_s - BEFORE_S)
+    measured = _latencies(world, {user.dataflow for case in cases for user in case.waiting}, world.now_s - BEFORE_S)
     return HoldUps(tuple(
-        replace(case, waiting=tuple(replace(each, latency_ms=measured.get(each.dataflow)) for each in case.waiting))
+        replace(case, waiting=tuple(replace(user, latency_ms=measured.get(user.dataflow)) for user in case.waiting))
         for case in cases), 1000 * world.usual_interval_s)
 
 

@@ -77,9 +77,9 @@ class Chains:
         others: dict[str, RunningTask] = {}
         if load.bystanders_ms is not None:
             for number, slot in enumerate(self.slots):
-                own = _running(_every_event(load, number=number), prefix=f"{number}-")
-                others |= own
-                self._bystanders[slot.name] = Fragment(f"f1-{8 + number}", tuple(own), slot.name, len(own))
+                tasks = _running(_every_event(load, number=number), prefix=f"{number}-")
+                others |= tasks
+                self._bystanders[slot.name] = Fragment(f"f1-{8 + number}", tuple(tasks), slot.name, len(tasks))
         self._all_tasks = {**self._tasks, **others}
         self._generation = 0
         self._inherits: tuple[str, ...] = ()

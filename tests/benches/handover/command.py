@@ -42,24 +42,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(["", *goals(document)]))
     if given.json:
         results.write(given.json, document)
-    return 1 if any(own["lost"] or own["doubled"] for own in document["outputs"].values()) else 0
+    return 1 if any(output["lost"] or output["doubled"] for output in document["outputs"].values()) else 0
 
 
 def tables(document: Mapping[str, Any]) -> Iterator[str]:
     """The output that was handed over, where its time went, those beside it, and whether all are whole."""
     forms = document["forms"]
     yield results.table([
-        {"handover": form, "times": own["took_s"]["times"], "in force s": own["took_s"]["median"],
-         **_three("still s", own, "output_stood_still_s"), **_three("without", own, "without_s"),
-         **_three("beyond", own, "beyond_s"), "within a trigger": own["within_a_trigger"]}
-        for form, own in forms.items()])
-    if any("first_batch_s" in own for own in forms.values()):
+        {"handover": form, "times": figures["took_s"]["times"], "in force s": figures["took_s"]["median"],
+         **_three("still s", figures, "output_stood_still_s"), **_three("without", figures, "without_s"),
+         **_three("beyond", figures, "beyond_s"), "within a trigger": figures["within_a_trigger"]}
+        for form, figures in forms.items()])
+    if any("first_batch_s" in figures for figures in forms.values()):
         yield results.table([
             {"handover": form, **{
-                f"{words} {name}": own[phase][name] for phase, words in (
+                f"{words} {name}": figures[phase][name] for phase, words in (
                     ("until_recorded_s", "record s"), ("until_heir_runs_s", "heir s"), ("first_batch_s", "batch s"))
                 for name in ("median", "p95")}}
-            for form, own in forms.items() if "first_batch_s" in own])
+            for form, figures in forms.items() if "first_batch_s" in figures])
     if document["beside"]:
         yield results.table([
             {"beside": row["role"], "figure": row["figure"],
@@ -67,22 +67,22 @@ def tables(document: Mapping[str, Any]) -> Iterator[str]:
              "shift": row["shift"], "noise": row["noise"]["median"], "unchanged": "yes" if row["unchanged"] else "no",
              "worse": f"{row['worse']} of {row['times']}"}
             for row in document["beside"]])
-    yield results.table([{"output": name, **own} for name, own in document["outputs"].items()])
+    yield results.table([{"output": name, **output} for name, output in document["outputs"].items()])
 
 
-def _three(words: str, own: Mapping[str, Any], name: str) -> dict[str, float]:
-    return {f"{words} {which}": own[name][which] for which in ("median", "p95", "worst")}
+def _three(words: str, figures: Mapping[str, Any], name: str) -> dict[str, float]:
+    return {f"{words} {which}": figures[name][which] for which in ("median", "p95", "worst")}
 
 
 def goals(document: Mapping[str, Any]) -> Iterator[str]:
     """What is asked of handovers, and whether this run shows it."""
-    own, trigger_s = document["forms"][ALL], document["trigger_ms"] / 1000
-    times = own["took_s"]["times"]
+    figures, trigger_s = document["forms"][ALL], document["trigger_ms"] / 1000
+    times = figures["took_s"]["times"]
     goal_s = GOAL_STATE_S if document["state_mb"] >= LARGE_MB else None if document["has_state"] else GOAL_S
     if goal_s is not None and trigger_s < goal_s and not document["between_nodes"]:
-        p95 = own["output_stood_still_s"]["p95"]
+        p95 = figures["output_stood_still_s"]["p95"]
         yield f"95 of 100 below {goal_s:g} s: {_verdict(p95 < goal_s)} ({p95:.2f} s)"
-    within = own["within_a_trigger"]
+    within = figures["within_a_trigger"]
     yield (f"at most a trigger ({trigger_s:g} s) longer than without: {_verdict(within == times)} "
            f"({within} of {times})")
     everywhere = [row for row in document["beside"] if row["role"] == ALL]

@@ -36,8 +36,8 @@ class Block:
         """A block as it is in a channel."""
         columns = [(batch.column("_born").to_pylist(), batch.column("_seq").to_pylist()) for batch in batches]
         return cls(
-            written_ms, tuple(written_ms - born for own, _ in columns for born in own),
-            tuple(number for _, own in columns for number in own))
+            written_ms, tuple(written_ms - born for times, _ in columns for born in times),
+            tuple(number for _, numbers in columns for number in numbers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class Window:
 
 def roles(slots: Iterable[str], *, before: Collection[str], after: Collection[str]) -> dict[str, str]:
     """What each slot is in a handover that took a chain from some slots to others; left out where it is nothing."""
-    known = {(True, False): SOURCE, (False, True): TARGET, (True, True): BOTH}
-    return {slot: known[where] for slot in slots if (where := (slot in before, slot in after)) in known}
+    role_names = {(True, False): SOURCE, (False, True): TARGET, (True, True): BOTH}
+    return {slot: role_names[where] for slot in slots if (where := (slot in before, slot in after)) in role_names}
 
 
 def shown(blocks: Sequence[Block], window: Window) -> dict[str, float | None]:
@@ -143,9 +143,9 @@ def summary(handovers: Sequence[Mapping[str, Any]], *, trigger_ms: int) -> dict[
     forms = dict.fromkeys(handover["form"] for handover in handovers)
     grouped = {form: [handover for handover in handovers if handover["form"] == form] for form in forms}
     return {
-        form: {**{name: spread(values) for name, values in _figures(own).items() if values},
-               "within_a_trigger": sum(beyond_s(handover) <= trigger_ms / 1000 for handover in own)}
-        for form, own in {**grouped, ALL: handovers}.items()}
+        form: {**{name: spread(values) for name, values in _figures(group).items() if values},
+               "within_a_trigger": sum(beyond_s(handover) <= trigger_ms / 1000 for handover in group)}
+        for form, group in {**grouped, ALL: handovers}.items()}
 
 
 def beyond_s(handover: Mapping[str, Any]) -> float:
@@ -155,7 +155,7 @@ def beyond_s(handover: Mapping[str, Any]) -> float:
 
 def _figures(handovers: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
     sides = {side: [handover["chain"][side] for handover in handovers] for side in (WITH, WITHOUT)}
-    known = [handover["phases"] for handover in handovers if handover["phases"]]
+    phases = [handover["phases"] for handover in handovers if handover["phases"]]
     return {
         "took_s": [handover["took_s"] for handover in handovers],
         "output_stood_still_s": [figures["stood_still_s"] for figures in sides[WITH]],
@@ -163,7 +163,8 @@ def _figures(handovers: Sequence[Mapping[str, Any]]) -> dict[str, list[float]]:
         "beyond_s": [beyond_s(handover) for handover in handovers],
         "oldest_event_s": [figures["oldest_s"] for figures in sides[WITH] if figures["oldest_s"] is not None],
         "oldest_without_s": [figures["oldest_s"] for figures in sides[WITHOUT] if figures["oldest_s"] is not None],
-        **{name: [own[name] for own in known] for name in ("until_recorded_s", "until_heir_runs_s", "first_batch_s")}}
+        **{name: [seen[name] for seen in phases]
+           for name in ("until_recorded_s", "until_heir_runs_s", "first_batch_s")}}
 
 
 def beside(handovers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -174,17 +175,17 @@ def beside(handovers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     counts the windows that are worse than theirs without by more than the latter.
     """
     slots = dict.fromkeys(slot for handover in handovers for slot in handover["bystanders"])
-    present = {own["role"] for handover in handovers for own in handover["bystanders"].values()}
+    present = {seen["role"] for handover in handovers for seen in handover["bystanders"].values()}
     rows = []
     for figure, more_is_worse in BESIDE.items():
-        quiet = [[value for handover in handovers if (own := handover["bystanders"].get(slot)) is not None
-                  and (value := own[WITHOUT][figure]) is not None] for slot in slots]
+        quiet = [[value for handover in handovers if (seen := handover["bystanders"].get(slot)) is not None
+                  and (value := seen[WITHOUT][figure]) is not None] for slot in slots]
         noise = [abs(later - earlier) for values in quiet for earlier, later in itertools.pairwise(values)]
         for role in (*(role for role in (SOURCE, TARGET, BOTH) if role in present), ALL):
             pairs = [
-                (own[WITH][figure], own[WITHOUT][figure])
-                for handover in handovers for own in handover["bystanders"].values()
-                if role in (own["role"], ALL) and None not in (own[WITH][figure], own[WITHOUT][figure])]
+                (seen[WITH][figure], seen[WITHOUT][figure])
+                for handover in handovers for seen in handover["bystanders"].values()
+                if role in (seen["role"], ALL) and None not in (seen[WITH][figure], seen[WITHOUT][figure])]
             if pairs:
                 rows.append({"role": role, "figure": figure, **_compared(pairs, noise, more_is_worse=more_is_worse)})
     return rows
@@ -198,7 +199,8 @@ def _compared(
     usual, most = (statistics.median(noise), percentile(noise, 95)) if noise else (0.0, 0.0)
     shift = statistics.median(differences)
     return {
-        "without": _bad_end([without for _, without in pairs], sign), "with": _bad_end([own for own, _ in pairs], sign),
+        "without": _bad_end([without for _, without in pairs], sign),
+        "with": _bad_end([beside for beside, _ in pairs], sign),
         "shift": round(shift, 3), "noise": {"median": round(usual, 3), "p95": round(most, 3)},
         "unchanged": sign * shift <= usual, "worse": sum(sign * difference > most for difference in differences),
         "times": len(pairs)}

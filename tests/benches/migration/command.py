@@ -43,11 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(results.table(table_rows), end="\n\n")
     if words := disturbance(document):
         print(words)
-    own = [cell for cell in cells(document) if cell.scheme == OWN]
-    if own:
+    cells_of_own = [cell for cell in cells(document) if cell.scheme == OWN]
+    if cells_of_own:
         print("handover: " + "; ".join(
             f"{cell.workload}, {cell.moved} at once: goal {'reached' if cell.reaches_goal else 'missed'}"
-            for cell in own))
+            for cell in cells_of_own))
     is_equal = all(
         row[name] == 0 for row in outputs(document) for name in COUNTED if name != "events")
     return 0 if is_equal else 1

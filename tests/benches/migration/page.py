@@ -57,9 +57,9 @@ def throughput(of_workload: Sequence[Cell], title: str) -> go.Figure:
         "yaxis": {"title": "% of the rate without moves", "rangemode": "tozero"}})
     for scheme, group in itertools.groupby(
             sorted(of_workload, key=lambda cell: list(SCHEMES).index(cell.scheme)), key=lambda cell: cell.scheme):
-        own = [cell for cell in group if cell.figures["usual_per_s"]]
-        figure.add_bar(name=scheme, marker_color=COLOURS[scheme], x=[str(cell.moved) for cell in own], y=[
-            100 * cell.figures["throughput_per_s"] / cell.figures["usual_per_s"] for cell in own])
+        usual = [cell for cell in group if cell.figures["usual_per_s"]]
+        figure.add_bar(name=scheme, marker_color=COLOURS[scheme], x=[str(cell.moved) for cell in usual], y=[
+            100 * cell.figures["throughput_per_s"] / cell.figures["usual_per_s"] for cell in usual])
     return figure
 
 

@@ -17,24 +17,24 @@ from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
 from .schemes import LAZY_S
 
 
-def lazily(newest: DesiredState, before: DesiredState, own: str) -> DesiredState:
+def lazily(newest: DesiredState, before: DesiredState, slot: str) -> DesiredState:
     """The newest desired state as a slot follows it that has not stopped yet what goes from it to others.
 
     Parameters
     ----------
     newest, before : DesiredState
         What is desired now, and what was before that.
-    own : str
+    slot : str
         The slot's index.
     """
-    elsewhere = newest.elsewhere(own)
-    leaving = {fragment.id: fragment for fragment in before.of_slot(own) if fragment.id in elsewhere}
+    elsewhere = newest.elsewhere(slot)
+    leaving = {fragment.id: fragment for fragment in before.of_slot(slot) if fragment.id in elsewhere}
     if not leaving:
         return newest
     slots = {
         index: WantedSlot(tuple(fragment for fragment in wanted.fragments if fragment.id not in leaving))
         for index, wanted in newest.slots.items()}
-    slots[own] = WantedSlot((*newest.of_slot(own), *leaving.values()))
+    slots[slot] = WantedSlot((*newest.of_slot(slot), *leaving.values()))
     return replace(newest, slots=slots)
 
 
@@ -52,10 +52,10 @@ class LazyDesired:
     """
 
     def __init__(
-        self, newest: Callable[[], DesiredState], own: str, *, clock_s: Callable[[], float] = time.monotonic
+        self, newest: Callable[[], DesiredState], slot: str, *, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._newest = newest
-        self._own = own
+        self._own = slot
         self._clock_s = clock_s
         self._before: DesiredState | None = None
         self._known: DesiredState | None = None
@@ -73,10 +73,10 @@ class LazyDesired:
 
 def main() -> None:
     """Run one slot."""
-    own = sys.argv[sys.argv.index("--slot") + 1]
+    number = sys.argv[sys.argv.index("--slot") + 1]
 
     def looking(store: NodeStore) -> LazyDesired:
-        return LazyDesired(NewestDesired(store), own)
+        return LazyDesired(NewestDesired(store), number)
 
     slot.main(looking)
 

@@ -78,10 +78,10 @@ class Topology:
             first, second = workload.tasks(lane)
             tasks |= {task.id: task for task in (*first, *second)}
             split, count = f"f1-{2 * lane}", f"f1-{2 * lane + 1}"
-            for name, chain, own, readers in (
+            for name, chain, names, readers in (
                     (SPLIT, first, split, {first[-1].id: (count,)}), (COUNT, second, count, {})):
                 fragments[f"{name}{lane}"] = Fragment(
-                    own, tuple(task.id for task in chain), f"{node}/{len(fragments) % slots}", len(chain), readers)
+                    names, tuple(task.id for task in chain), f"{node}/{len(fragments) % slots}", len(chain), readers)
         return cls(node, slots, lanes, tasks, fragments)
 
     @property

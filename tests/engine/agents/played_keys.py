@@ -42,4 +42,4 @@ def dealt_evenly(batch: int, weights: Mapping[str, float], events: list) -> dict
     indices = partitioner.deal(batch, 0, len(events))
     parts = {part: [event for event, place in zip(events, indices, strict=True) if place == index]
              for index, part in enumerate(partitioner.parts)}
-    return {part: own for part, own in parts.items() if own}
+    return {part: events for part, events in parts.items() if events}

@@ -163,8 +163,8 @@ class Store:
         self.states.pop(name, None)
 
     def folds(self, name: str) -> tuple:
-        known = self.definitions.get(name)
-        return tuple((task.id, 1) for task in known.tasks if task.type in ("count", "tally")) if known else ()
+        definition = self.definitions.get(name)
+        return tuple((task.id, 1) for task in definition.tasks if task.type in ("count", "tally")) if definition else ()
 
     def begun_path(self, name: str) -> str:
         return name
@@ -288,9 +288,9 @@ class Query:
             write(stream, number, events)
             self.world.may_die()
         for how in control.routes(position):
-            for part, own in (dealt if isinstance(how, Ring) else partial(dealt_evenly, batch))(how, events).items():
+            for part, given in (dealt if isinstance(how, Ring) else partial(dealt_evenly, batch))(how, events).items():
                 self._may_fail()
-                write(part, number, own)
+                write(part, number, given)
                 self.world.may_die()
 
     def _is_under_way(self) -> bool:

@@ -30,30 +30,30 @@ WANTED = {name: WantedFragment(name, (Task(f"t-{name}", "any", {}),)) for name i
 def plays_until_calm(killers: frozenset[str], batching_by_chance: list[frozenset[str]]) -> tuple[Suspicion, int]:
     """Drivers start and die until one lives: a killer ends its driver in the first batch that it begins there, and who
     else has a batch under way at that moment, chance says. What is suspected then, and how many drivers died."""
-    known, chance, now_ms = Suspicion(), itertools.cycle(batching_by_chance or [frozenset()]), itertools.count(1)
+    suspicion, chance, now_ms = Suspicion(), itertools.cycle(batching_by_chance or [frozenset()]), itertools.count(1)
     for deaths in range(1000):
-        started = [name for name in QUERIES if name not in known.waiting | known.given_up]
+        started = [name for name in QUERIES if name not in suspicion.waiting | suspicion.given_up]
         while killers.isdisjoint(started):
-            if not known.suspects:
-                return known, deaths
-            known = known.tried(known.suspects[0], cleared=True)
-            started = [name for name in QUERIES if name not in known.waiting | known.given_up]
+            if not suspicion.suspects:
+                return suspicion, deaths
+            suspicion = suspicion.tried(suspicion.suspects[0], cleared=True)
+            started = [name for name in QUERIES if name not in suspicion.waiting | suspicion.given_up]
         killer = next(name for name in started if name in killers)
         death = Death(next(now_ms), tuple(started), why="Its JVM ended.")
-        known = known.after(death, batching=next(chance) & set(started) | {killer})
+        suspicion = suspicion.after(death, batching=next(chance) & set(started) | {killer})
     raise AssertionError("drivers die for ever")
 
 
 @given(st.frozensets(st.sampled_from(QUERIES)), st.lists(st.frozensets(st.sampled_from(QUERIES)), max_size=8))
 def test_who_ends_drivers_is_given_up_and_nobody_else_is(killers, batching_by_chance):
-    known, deaths = plays_until_calm(killers, batching_by_chance)
-    assert known.given_up == killers
+    suspicion, deaths = plays_until_calm(killers, batching_by_chance)
+    assert suspicion.given_up == killers
     assert deaths <= len(killers) * (DEATHS + len(QUERIES))
 
 
 def test_a_driver_that_did_nothing_yet_is_nobody_s():
-    known = Suspicion(("a", "b"), {"a": 1})
-    assert known.after(Death(7), batching=QUERIES).given_up == frozenset()
+    suspicion = Suspicion(("a", "b"), {"a": 1})
+    assert suspicion.after(Death(7), batching=QUERIES).given_up == frozenset()
 
 
 def test_a_death_counts_once_however_often_the_slot_starts():
@@ -63,13 +63,13 @@ def test_a_death_counts_once_however_often_the_slot_starts():
 
 
 def test_who_did_a_batch_in_its_turn_begins_anew():
-    known = Suspicion().after(Death(1, ("a",), ("a",)), batching=()).tried("a", cleared=True)
-    assert known.after(Death(2, ("a",), ("a",)), batching=()).given_up == frozenset()
+    suspicion = Suspicion().after(Death(1, ("a",), ("a",)), batching=()).tried("a", cleared=True)
+    assert suspicion.after(Death(2, ("a",), ("a",)), batching=()).given_up == frozenset()
 
 
 def test_it_is_kept_as_json():
-    known = Suspicion(("a", "b"), {"a": 1}, frozenset("c"), 7, "Its JVM ended.")
-    assert Suspicion.of(json.loads(json.dumps(known.document()))) == known
+    suspicion = Suspicion(("a", "b"), {"a": 1}, frozenset("c"), 7, "Its JVM ended.")
+    assert Suspicion.of(json.loads(json.dumps(suspicion.document()))) == suspicion
 
 
 # -- in a slot --------------------------------------------------------------------------------------------------------

@@ -227,8 +227,8 @@ def test_nobody_makes_more_than_they_send(users, broker, role):
 
 def may_run(broker: redis.Redis, user: str, command: str) -> bool:
     """Whether the broker lets a user run a command, on whichever keys."""
-    [known] = broker.execute_command("COMMAND", "INFO", command).values()
-    verdict = broker.execute_command("ACL", "DRYRUN", user, command, *["1"] * (abs(known["arity"]) - 1))
+    [described] = broker.execute_command("COMMAND", "INFO", command).values()
+    verdict = broker.execute_command("ACL", "DRYRUN", user, command, *["1"] * (abs(described["arity"]) - 1))
     return b"to run the" not in verdict
 
 
@@ -381,8 +381,8 @@ def test_the_embedded_broker_knows_them_when_it_is_started_anew(tmp_path):
     with running_broker(tmp_path) as url, redis.Redis.from_url(url) as client:
         made = BrokerUsers(client, url, NodeStore(tmp_path, "n1"))
         made.expect()
-        known = made.url(SLOTS).partition("@")[0]
-    with running_broker(tmp_path) as url, redis.Redis.from_url(f"{known}@{url.rpartition('@')[2]}") as client:
+        address = made.url(SLOTS).partition("@")[0]
+    with running_broker(tmp_path) as url, redis.Redis.from_url(f"{address}@{url.rpartition('@')[2]}") as client:
         assert client.ping()
 
 

@@ -22,7 +22,7 @@ def publish(broker: redis.Redis, slots: dict) -> None:
 
 
 def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
-    known = {
+    answers = {
         "f1-0": Fragment("f1-0", ("a", "b"), "n1/0", active=2),
         "f2-0": Fragment("f2-0", ("c",), "n1/0", active=1, channels={"c": "f0-0.3"}),
     }
@@ -37,7 +37,7 @@ def test_counters_of_slots_queries_and_channels(broker: redis.Redis) -> None:
 
     def look_up(ids):
         requests.append(sorted(ids))
-        return known
+        return answers
 
     assert read_counters(broker, look_up) == {"n1/0": {**USED, "queries": {
         "f1-0": {"busy_ms": 30, "batches": 4, "0:n": 10, "1:n": 8, "in:n": 12, "in:bytes": 600, "ch:f1-0.1": 4_000},

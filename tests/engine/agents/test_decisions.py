@@ -182,8 +182,8 @@ def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
 
 def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
     taken = replace(HEIR, channels={0: "f1-1.0"})
-    own = replace(READER, tasks=(*READER.tasks, Task("b", "add")))
-    gone = snapshot(own, desired=wanting(taken), records=Records(own=own))
+    longer = replace(READER, tasks=(*READER.tasks, Task("b", "add")))
+    gone = snapshot(longer, desired=wanting(taken), records=Records(own=longer))
     steps = decide(gone, Stop("f1-1", keep=False))
     assert of_kind(steps, on.DeleteChannel) == [on.DeleteChannel("f1-1.1")]
     assert steps[-1] == do.Gone() and of_kind(steps, do.MarkRemoved)
@@ -195,9 +195,9 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
 
 def test_a_restart_waits_until_it_can_be_done_at_once():
     wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
-    known = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    noted = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     first = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("6-0")})
-    facts = {"has_query": True, "records": known, "desired": wanting(wider)}
+    facts = {"has_query": True, "records": noted, "desired": wanting(wider)}
     runs = replace(snapshot(READER, FragmentState.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
         "f1-1", FragmentState.RUNNING, inputs=READER.inputs))
     assert [type(step) for step in decide(runs, Restart(wider))] == [do.RetryAt]

@@ -34,10 +34,10 @@ def estate() -> Estate:
     """A source fragment on n1 read by one on n2 and one on n1; the first one's last task is paused and gone."""
     return Estate(
         generation=7,
-        tasks={each.id: each for each in (
+        tasks={running.id: running for running in (
             task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"), task("q", "sink", "s", "p")
         )},
-        fragments={each.id: each for each in (
+        fragments={fragment.id: fragment for fragment in (
             Fragment("f2-0", ("k",), "n1/1", 1),
             Fragment("f3-0", ("q",), "n2/0", 1),
             Fragment("f1-0", ("s", "p", "gone"), "n1/0", 2, {"p": ("f3-0", "f2-0"), "s": ("f3-0",)}),
@@ -75,10 +75,10 @@ def test_a_node_sees_its_own_part():
 
 def test_fragments_come_upstream_first_within_a_slot():
     whole = estate()
-    moved = {name: replace(each, slot="n1/0") for name, each in whole.fragments.items()}
+    moved = {name: replace(fragment, slot="n1/0") for name, fragment in whole.fragments.items()}
     document = wanted_of(
         Estate(generation=1, tasks=whole.tasks, fragments=moved, slots=whole.slots), "n1")
-    assert [each["id"] for each in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
+    assert [entry["id"] for entry in document["slots"]["0"]["fragments"]] == ["f1-0", "f2-0", "f3-0"]
 
 
 def test_a_circle_of_fragments_is_refused():
@@ -209,8 +209,8 @@ def test_each_bundle_is_an_entry_of_its_own_where_it_runs():
     """A source, a task in two bundles on two nodes, one of them leaving, and another divided task behind it."""
     whole = Estate(
         generation=3,
-        tasks={each.id: each for each in (task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"))},
-        fragments={each.id: each for each in (
+        tasks={made.id: made for made in (task("s", "source"), task("p", "parse", "s"), task("k", "sink", "p"))},
+        fragments={fragment.id: fragment for fragment in (
             Fragment("f1-0", ("s",), "n1/0", 1, {"s": ("f1-1",)}),
             divided("f1-1", "p", RunningBundle("f1-1", "n1/1", 3, 1.0), RunningBundle("f1-5", "n2/0", 1, 0.0),
                     outlets={"p": ("f1-2",)}),
@@ -317,8 +317,8 @@ def test_an_input_is_shared_where_others_need_its_writer_in_whatever_task_of_it(
             for node in ("n1", "n2") for fragment in desired_publishing.desired_of(whole, node, TYPES).wanted.values()
             for item in fragment.inputs}
 
-    own, other = submitted("d1", "s", "p", "k"), submitted("d2", "s", "p", "q")
-    assert shared(own) == {"f2-0 p": False, "f3-0 s": True, "f3-0 p": True}
+    first, other = submitted("d1", "s", "p", "k"), submitted("d2", "s", "p", "q")
+    assert shared(first) == {"f2-0 p": False, "f3-0 s": True, "f3-0 p": True}
     assert shared(other) == {"f2-0 p": True, "f3-0 s": False, "f3-0 p": False}
-    assert set(shared(own, other).values()) == {True}
+    assert set(shared(first, other).values()) == {True}
     assert shared(submitted("d3", "s", "p", "k", "q")) == {"f2-0 p": False, "f3-0 s": False, "f3-0 p": False}

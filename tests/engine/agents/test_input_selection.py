@@ -9,9 +9,9 @@ from workers.engine.agents.reconciling.input_selection import select_inputs
 A1, A2, B1 = Input("a1.0", "a"), Input("a2.0", "a"), Input("b1.0", "b")
 
 
-def now(wanted, known=(), *, ready=(), unread=(), between_batches=True):
+def now(wanted, before=(), *, ready=(), unread=(), between_batches=True):
     return select_inputs(
-        wanted, known, ready={item.channel for item in ready}, unread={item.channel for item in unread},
+        wanted, before, ready={item.channel for item in ready}, unread={item.channel for item in unread},
         between_batches=between_batches)
 
 
@@ -51,24 +51,24 @@ items = st.lists(
     st.sampled_from([Input(f"{task}{n}.0", task) for task in "ab" for n in range(3)]), unique=True, max_size=6)
 
 
-@given(wanted=items, known=items, ready=items, unread=items, between_batches=st.booleans())
+@given(wanted=items, before=items, ready=items, unread=items, between_batches=st.booleans())
 def test_whatever_changes_nothing_unread_is_dropped_and_every_stream_is_there(
-        wanted, known, ready, unread, between_batches):
+        wanted, before, ready, unread, between_batches):
     wanted = sorted([*wanted, B1, A1], key=lambda item: item.task)
     wanted = list(dict.fromkeys(wanted))
-    known = sorted(known, key=lambda item: item.task)
+    before = sorted(before, key=lambda item: item.task)
     unread = [item for item in unread if item in ready]
-    selected = now(wanted, known, ready=ready, unread=unread, between_batches=between_batches)
+    selected = now(wanted, before, ready=ready, unread=unread, between_batches=between_batches)
     if selected is None:
         assert not {item.channel for item in wanted} <= {item.channel for item in ready}
         return
     assert set(selected) <= set(ready) and len(set(selected)) == len(selected)
-    keeps = between_batches or set(known) <= set(ready)
-    assert not keeps or {item for item in known if item in unread} <= set(selected)
+    keeps = between_batches or set(before) <= set(ready)
+    assert not keeps or {item for item in before if item in unread} <= set(selected)
     if between_batches:
         assert list(dict.fromkeys(item.task for item in selected)) == ["a", "b"], "the streams in their order"
         assert set(selected) <= set(wanted) | set(unread)
         if set(wanted) <= set(ready):
             assert set(wanted) <= set(selected)
-    if known and not between_batches:
-        assert selected == tuple(known) if keeps else set(selected) <= set(wanted)
+    if before and not between_batches:
+        assert selected == tuple(before) if keeps else set(selected) <= set(wanted)

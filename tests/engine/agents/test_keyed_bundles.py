@@ -90,11 +90,11 @@ def check(world: World, pauses: int) -> None:
     nothing comes, and what the second task gave before it may be read by nobody."""
     events = list(world.broker.events(Plans.out))
     for key in range(KEYS):
-        own = [event for event in events if key_of(event) == str(key)]
+        of_key = [event for event in events if key_of(event) == str(key)]
         if not pauses:
-            assert len(own) == len(range(key, NUMBERS, KEYS))
+            assert len(of_key) == len(range(key, NUMBERS, KEYS))
         gaps, place, before = 0, 0, 0
-        for count, (all_before, number) in own:
+        for count, (all_before, number) in of_key:
             assert number == key + KEYS * all_before and all_before >= place and count >= before
             if all_before > place:
                 gaps += 1
@@ -111,10 +111,10 @@ def check_join(world: World) -> None:
     always met in one bundle."""
     events = list(world.broker.events(PlansOfJoin.out))
     for key in range(KEYS):
-        own = [event for event in events if key_of(event) == str(key)]
-        assert [count for count, _ in own] == list(range(len(own)))
+        of_key = [event for event in events if key_of(event) == str(key)]
+        assert [count for count, _ in of_key] == list(range(len(of_key)))
         for stream in "ab":
-            assert [number for _, (of, number) in own if of == stream] == list(range(key, NUMBERS, KEYS))
+            assert [number for _, (of, number) in of_key if of == stream] == list(range(key, NUMBERS, KEYS))
     assert not world.gaps
 
 

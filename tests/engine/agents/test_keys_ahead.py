@@ -90,16 +90,16 @@ def test_an_heir_takes_the_states_that_were_left_whatever_came_ahead(before, aft
             if step == "round":
                 stores.bring_keys("f2-0", RANGES)
             else:
-                name, own, value, end = step
-                givers[name].batch([KEYS[place * 2 % len(KEYS)] for place in own], value, end)
+                name, part, value, end = step
+                givers[name].batch([KEYS[place * 2 % len(KEYS)] for place in part], value, end)
         expected = {key: state for name in RANGES for key, state in givers[name].of(OWN[name]).items()}
         left = {name: LeftKeys({"t": [str(giver.pointer)]}, RANGES[name], name == "f1-0")
                 for name, giver in givers.items()}
-        for own, value, end in after:  # the first works on with keys that it has left, the other one has ended
-            givers["f1-0"].batch([STAYS["f1-0"][place % len(LATE)] for place in own], value, end)
+        for part, value, end in after:  # the first works on with keys that it has left, the other one has ended
+            givers["f1-0"].batch([STAYS["f1-0"][place % len(LATE)] for place in part], value, end)
         gifts = {}
-        for own in left.values():
-            [text] = stores.given(own.states, own.ranges, is_final=own.is_final)["t"]
+        for part in left.values():
+            [text] = stores.given(part.states, part.ranges, is_final=part.is_final)["t"]
             gifts |= json.loads(text)
         assert gifts == expected, "so much goes to an heir of another node"
         for _ in range(1 + taken_twice):  # a slot that was killed does it again

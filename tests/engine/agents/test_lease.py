@@ -22,10 +22,10 @@ def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_take
 ) -> None:
     standings = iter([LeaseState.UNKNOWN, LeaseState.UNKNOWN, LeaseState.TAKEN, LeaseState.UNKNOWN, LeaseState.HELD])
     monkeypatch.setattr(Lease, "renew", lambda lease: next(standings))
-    own = NodeAgent(Settings(data_dir=tmp_path))
-    assert not own._may_serve(), "it knows of nothing to serve"
+    agent = NodeAgent(Settings(data_dir=tmp_path))
+    assert not agent._may_serve(), "it knows of nothing to serve"
     NodeStore(tmp_path, "n1").write_desired(DesiredState(version=1, node="n1"))
-    assert [own._may_serve() for _ in range(4)] == [True, False, False, True]
+    assert [agent._may_serve() for _ in range(4)] == [True, False, False, True]
 
 
 @pytest.mark.broker

@@ -126,12 +126,12 @@ def test_a_slot_that_keeps_dying_is_tried_less_and_less_often(broker, broker_url
 def test_the_report_says_what_is_used_and_which_version_is_known(broker, broker_url, tmp_path):
     desired_publishing.publish(broker, wanted(5, "f1-0"))
     with agent(broker_url, tmp_path / "data", slots=2):
-        def known():
+        def newest_report():
             report = json.loads(broker.get("weir:observed:n1") or "{}")
             # A slot may have read of its fragment, and told it, before its agent has.
             return fragments_of(broker) and report.get("version") and report
 
-        report = until(known)
+        report = until(newest_report)
         assert report["version"] == 5 and report["cores"] == os.cpu_count() and set(report["slots"]) == {"0", "1"}
         assert report["pinning"] in get_args(Pinning)
         assert slot_of(broker)["core"] == core_of(slot_of(broker)["pid"])

@@ -327,29 +327,29 @@ def test_slots_see_the_intervals_of_managers_in_place_of_the_sites(tmp_path: Pat
 
 def test_a_sample_is_of_a_batch_that_has_ended_and_been_reported() -> None:
     sampler, report = Sampler(), {"state": "running", "trigger_ms": 1_000, "batches": 5, "busy_ms": 500}
-    own = OwnQuery(8_000, source=True)
+    query = OwnQuery(8_000, source=True)
     counts = {"0:age": 1_000, "0:aged": 10, "1:age": 400, "1:aged": 2}
-    assert sampler.look("q", counts, report, own=own) is None, "the first look"
+    assert sampler.look("q", counts, report, setup=query) is None, "the first look"
     later = {"0:age": 3_000, "0:aged": 20, "1:age": 400, "1:aged": 2, "0:lat:30": 4}
-    assert sampler.look("q", later, report, own=own) is None, "its slot has not said it yet"
-    sample = sampler.look("q", later, {**report, "batches": 6, "busy_ms": 700}, own=own)
+    assert sampler.look("q", later, report, setup=query) is None, "its slot has not said it yet"
+    sample = sampler.look("q", later, {**report, "batches": 6, "busy_ms": 700}, setup=query)
     assert (sample.latency_s, sample.interval_s, sample.batch_s, sample.lifetime_s) == (0.2, 1.0, 0.2, 1.0)
     assert not sample.ages, "no limit on a percentile ends with it"
-    assert sampler.look("q", later, {**report, "batches": 1, "busy_ms": 9}, own=own) is None, "another driver"
-    assert sampler.look("q", {**later, "0:aged": 30}, {**report, "state": "waiting"}, own=own) is None
+    assert sampler.look("q", later, {**report, "batches": 1, "busy_ms": 9}, setup=query) is None, "another driver"
+    assert sampler.look("q", {**later, "0:aged": 30}, {**report, "state": "waiting"}, setup=query) is None
     later_sample = sampler.look(
         "q", {**later, "0:aged": 30, "0:lat:30": 9}, {**report, "batches": 2, "busy_ms": 20},
-        own=OwnQuery(8_000, source=True, ages=True))
+        setup=OwnQuery(8_000, source=True, ages=True))
     assert later_sample.ages == {30: 5}
 
 
 def test_a_sample_of_a_reader_tells_its_channels_apart() -> None:
     sampler, report = Sampler(), {"state": "running", "trigger_ms": 1_000, "batches": 5, "busy_ms": 500}
-    own = OwnQuery(8_000, reads={"a.0": "a", "a.1": "a", "old.0": "b", "c.0": "c"})
+    query = OwnQuery(8_000, reads={"a.0": "a", "a.1": "a", "old.0": "b", "c.0": "c"})
     counts, read = {"in:chan:20": 1, "in:wait:20": 1}, {"a.0:blocks": 5, "a.0:chan": 100, "a.0:wait": 50}
-    assert sampler.look("q", counts, report, own=own, channels=read) is None
+    assert sampler.look("q", counts, report, setup=query, channels=read) is None
     sample = sampler.look(
-        "q", {"in:chan:20": 9, "in:wait:20": 9}, {**report, "batches": 6, "busy_ms": 600}, own=own,
+        "q", {"in:chan:20": 9, "in:wait:20": 9}, {**report, "batches": 6, "busy_ms": 600}, setup=query,
         channels={"a.0:blocks": 6, "a.0:chan": 400, "a.0:wait": 150, "a.1:blocks": 1, "a.1:chan": 100, "a.1:wait": 0,
                   "old.0:blocks": 2, "old.0:chan": 2_000, "old.0:wait": 1_000, "gone.0:blocks": 1, "gone.0:chan": 9})
     assert sample.channels == {"a": ChannelSample(0.2, 0.1), "b": ChannelSample(1.0, 1.0)}

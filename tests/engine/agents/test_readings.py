@@ -36,9 +36,9 @@ class Played:
         began_s = self.began_s.get(name)
         if began_s is not None and self.now_s < began_s:
             return {}
-        known, since_s = (BEFORE, 0.0) if began_s is None else (0, began_s)
+        counted, since_s = (BEFORE, 0.0) if began_s is None else (0, began_s)
         batches = math.floor((self.now_s - since_s) / self.batch_s + 1e-6)
-        return {"0:n": known + round(PER_S * self.batch_s * batches)}
+        return {"0:n": counted + round(PER_S * self.batch_s * batches)}
 
 
 @pytest.fixture

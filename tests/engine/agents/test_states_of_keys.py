@@ -34,9 +34,9 @@ def test_states_are_taken_out_of_texts_and_stores(tmp_path: Path) -> None:
         record_begun=begun.__setitem__, record_ended=lambda *_: None)
     actuator = RecordActuator(SimpleNamespace(store=store))
     ranges = {"f2-0": ((60_000, 10_000),), "f2-1": ((4_464, 30_000), (34_464, 25_536))}
-    for name, own in ranges.items():
+    for name, key_ranges in ranges.items():
         point = RestorePoint(states={"t": []})
-        actuator.do(FragmentRun(name, now_ms=0), TakeOver(point, ("f1-0", "f1-1"), dict.fromkeys(ended, own)))
+        actuator.do(FragmentRun(name, now_ms=0), TakeOver(point, ("f1-0", "f1-1"), dict.fromkeys(ended, key_ranges)))
     taken = {name: [json.loads(text or "{}") for text in point.states["t"]] for name, point in begun.items()}
     assert {**taken["f2-0"][0], **taken["f2-1"][0]} == states
     assert {key for key in states if (key_group(key) - 60_000) % KEY_GROUPS < 10_000} == set(taken["f2-0"][0])
@@ -77,8 +77,8 @@ def test_each_state_goes_to_the_one_that_has_its_key(states, tokens, of):
     tokens = sorted(tokens)
     taken: dict[str, int] = {}
     for token, behind in zip(tokens, (*tokens[1:], tokens[0] + KEY_GROUPS), strict=True):
-        own = json.loads(states_of_keys((json.dumps(text), [(token, behind - token)]) for text in texts) or "{}")
-        assert not own.keys() & taken.keys()
-        assert all((key_group(key) - token) % KEY_GROUPS < behind - token for key in own)
-        taken |= own
+        part = json.loads(states_of_keys((json.dumps(text), [(token, behind - token)]) for text in texts) or "{}")
+        assert not part.keys() & taken.keys()
+        assert all((key_group(key) - token) % KEY_GROUPS < behind - token for key in part)
+        taken |= part
     assert taken == states and states_of_keys([(None, [(0, 1)])] * 2) is None

@@ -118,7 +118,7 @@ def test_a_reader_never_sees_half_a_file(tmp_path):
     path = tmp_path / "sub" / "x.json"
     write_atomically(path, "old")
     write_atomically(path, "new")
-    assert path.read_text() == "new" and [each.name for each in path.parent.iterdir()] == ["x.json"]
+    assert path.read_text() == "new" and [path_there.name for path_there in path.parent.iterdir()] == ["x.json"]
 
 
 def test_what_is_desired_is_parsed_once_however_often_it_is_asked_for(tmp_path, monkeypatch):

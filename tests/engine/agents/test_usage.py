@@ -24,9 +24,9 @@ def test_cpu_and_memory_are_those_of_the_whole_tree():
     try:
         child.stdout.readline()
         meter.sample(10_000)
-        own = os.times()
+        begun = os.times()
         child.stdout.close()
-        while sum(os.times()[:2]) - sum(own[:2]) < 0.2:  # both are busy for a while
+        while sum(os.times()[:2]) - sum(begun[:2]) < 0.2:  # both are busy for a while
             pass
         with_child = meter.sample(20_000)
         assert with_child.memory_mb > alone.memory_mb + 40

@@ -164,6 +164,6 @@ def test_a_slot_that_has_never_rested_goes_by_the_nodes_others(tmp_path):
     taken = shares.take(usage(6, 600, 100), report(100, a=20), now_ms=6_000)["a"]
     assert taken == {"cpu": pytest.approx(0.08), "memory": pytest.approx(0.1)}
     (tmp_path / "slot-0" / "base_cpu").write_text("0.04")
-    own = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
-    own.take(usage(0, 0, 100), report(100, a=0), now_ms=0)
-    assert own.take(usage(3, 300, 100), report(100, a=10), now_ms=3_000)["a"]["cpu"] == pytest.approx(0.06)
+    attribution = UsageAttribution(slot_memory_mb=1_100, base_path=tmp_path / "slot-0" / "base_mb")
+    attribution.take(usage(0, 0, 100), report(100, a=0), now_ms=0)
+    assert attribution.take(usage(3, 300, 100), report(100, a=10), now_ms=3_000)["a"]["cpu"] == pytest.approx(0.06)

@@ -36,13 +36,13 @@ def test_a_change_is_known_at_once_when_it_is_told_of_and_else_a_cycle_later(cyc
             changed_ms[store.version] = now_ms
         if happens == "a push":
             view.notice()
-        known = view.at(now_ms)
+        desired = view.at(now_ms)
         if happens == "a push":
-            assert known.version == store.version
+            assert desired.version == store.version
         is_due = last_ms is None or now_ms - last_ms >= cycle_ms
         assert store.looks - looks == (1 if is_due or happens == "a push" else 0), "and the store is left alone else"
         last_ms, looks = (now_ms if store.looks > looks else last_ms), store.looks
-        missed = [version for version in changed_ms if version > known.version]
+        missed = [version for version in changed_ms if version > desired.version]
         assert all(now_ms - changed_ms[version] < cycle_ms for version in missed)
 
 

@@ -48,8 +48,8 @@ class Query:
     state: dict[int, int] = field(default_factory=dict)  # how many events it has seen after each batch
 
     def noted(self, batch: int) -> int | None:
-        known = [first for first in self.notes if first <= batch]
-        return self.notes[max(known)] if known else None
+        noted = [first for first in self.notes if first <= batch]
+        return self.notes[max(noted)] if noted else None
 
 
 class World:
@@ -80,8 +80,8 @@ class World:
         self.sources = names[:sources]
 
     def alternate(self, element: str, wave: int) -> str:
-        known = [on for first, on in self.switches.get(element, ()) if first <= wave]
-        return known[-1] if known else ALTERNATES[0]
+        chosen = [on for first, on in self.switches.get(element, ()) if first <= wave]
+        return chosen[-1] if chosen else ALTERNATES[0]
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -180,8 +180,8 @@ class World:
 
     def wave_of(self, channel: str, place: int) -> int:
         """The wave of a block, by the marks of its channel."""
-        known = [wave for first, wave in self.marks[channel] if first <= self.blocks[channel][place][0]]
-        return known[-1] if known else 0
+        waves = [wave for first, wave in self.marks[channel] if first <= self.blocks[channel][place][0]]
+        return waves[-1] if waves else 0
 
     def read(self, query: Query, batch: Batch) -> Iterator[Event]:
         for name, (start, end) in batch.ends.items():
@@ -194,12 +194,12 @@ class World:
         """Which wave the batch is of, as it is noted before anything is done with its events."""
         if query.inputs:
             return [self.wave_of(name, end - 1) for name, (start, end) in batch.ends.items() if start < end][-1]
-        newest, known = self.newest.get(query.name, 0), query.noted(batch.number)
+        newest, wave = self.newest.get(query.name, 0), query.noted(batch.number)
         if self.broken == "notes":  # a batch takes the newest wave whenever it is worked on
             return newest
-        if known is None:
+        if wave is None:
             query.notes[batch.number] = newest
-        elif newest > known and query.begun != batch.number:
+        elif newest > wave and query.begun != batch.number:
             is_new = 0 <= query.begun < batch.number or self.broken == "fresh"
             query.notes.setdefault(batch.number + (not is_new), newest)
         query.begun = batch.number

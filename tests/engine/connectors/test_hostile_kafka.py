@@ -36,10 +36,10 @@ class HostileCluster:
     ) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
-        own = ("127.0.0.1", self._listening.getsockname()[1])
+        address = ("127.0.0.1", self._listening.getsockname()[1])
         self._answers = {
-            METADATA: metadata([own, *servers], topics), VERSIONS: versions(),
-            COORDINATOR: struct.pack("!hi", 0, 0) + text(own[0]) + struct.pack("!i", own[1]), **(answers or {})}
+            METADATA: metadata([address, *servers], topics), VERSIONS: versions(),
+            COORDINATOR: struct.pack("!hi", 0, 0) + text(address[0]) + struct.pack("!i", address[1]), **(answers or {})}
         self.asked: list[int] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -70,8 +70,8 @@ def text(value: str) -> bytes:
 
 
 def versions() -> bytes:
-    each = b"".join(struct.pack("!hhhx", kind, low, high) for kind, (low, high) in LET.items())
-    return struct.pack("!hB", 0, len(LET) + 1) + each + struct.pack("!ix", 0)
+    ranges = b"".join(struct.pack("!hhhx", kind, low, high) for kind, (low, high) in LET.items())
+    return struct.pack("!hB", 0, len(LET) + 1) + ranges + struct.pack("!ix", 0)
 
 
 def metadata(servers: list[tuple[str, int]], topics: dict[str, int]) -> bytes:

@@ -155,7 +155,7 @@ def read_source(address: str) -> None:
         polled = reader.poll(0.1)
     finally:
         reader.close(for_good=True)
-    size = sum(len(each.values["n"]) for each in polled.messages)
+    size = sum(len(message.values["n"]) for message in polled.messages)
     assert size < postgresql_source.MOST_BYTES + ROOM and len(polled.messages) <= postgresql_source.MOST_MESSAGES
 
 
@@ -220,6 +220,6 @@ def test_large_rows_come_some_at_a_time_each_once_and_in_order(size: int, monkey
         read: list[str] = []
         while polled := reader.poll(0.1).messages:
             read += [message.values["n"] for message in polled]
-            assert len(polled) == 1 or sum(len(each.values["n"]) for each in polled[:-1]) < most
+            assert len(polled) == 1 or sum(len(message.values["n"]) for message in polled[:-1]) < most
         reader.close(for_good=True)
     assert read == [str(number) + "x" * size for number in range(1, 41)]

@@ -250,14 +250,14 @@ def test_a_topic_that_was_made_anew_is_told_by_its_id_and_read_whole(runs: bool,
     assert read(open_kafka(Opening("t", CONFIG, place))) == ([], [], place)
 
 
-@pytest.mark.parametrize("known", [None, confluent_kafka.Uuid(1, 1)])
+@pytest.mark.parametrize("first_id", [None, confluent_kafka.Uuid(1, 1)])
 @pytest.mark.parametrize("given_id", [None, confluent_kafka.Uuid(0, 0), confluent_kafka.Uuid(1, 1)])
-def test_a_cluster_that_tells_no_ids_or_the_same_ones_is_read_on(known: Any, given_id: Any) -> None:
-    topic = played(partitions={0: [1, 2]}, id=known)
+def test_a_cluster_that_tells_no_ids_or_the_same_ones_is_read_on(first_id: Any, given_id: Any) -> None:
+    topic = played(partitions={0: [1, 2]}, id=first_id)
     _, _, place = read(open_kafka(Opening("t", CONFIG)))
     topic.id = given_id
     topic.partitions[0].append(3)
     numbers, lost, place = read(open_kafka(Opening("t", CONFIG, place)))
     assert (numbers, lost) == ([3], [])
-    has_ids = known is not None or str(given_id) == str(confluent_kafka.Uuid(1, 1))
+    has_ids = first_id is not None or str(given_id) == str(confluent_kafka.Uuid(1, 1))
     assert place.get("ids") == ({"rows": str(confluent_kafka.Uuid(1, 1))} if has_ids else None)

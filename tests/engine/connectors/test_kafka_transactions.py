@@ -148,8 +148,8 @@ def played() -> Cluster:
     return cluster
 
 
-def opened(known: Offset = START) -> Any:
-    return open_kafka(SinkOpening("weir-1", "task", CONFIG, ["n"], known))
+def opened(noted: Offset = START) -> Any:
+    return open_kafka(SinkOpening("weir-1", "task", CONFIG, ["n"], noted))
 
 
 def batch(first: int, last: int, **more: Any) -> Batch:

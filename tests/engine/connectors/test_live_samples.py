@@ -33,7 +33,7 @@ NOW_MS = 1_790_000_000_000  # September 2026, when each example has happened
 
 
 def config_of(sample: str, task: str) -> dict[str, Any]:
-    tasks = {each["id"]: each for each in yaml.safe_load(LIVE[sample])["tasks"]}
+    tasks = {task["id"]: task for task in yaml.safe_load(LIVE[sample])["tasks"]}
     return settings(task_types()[tasks[task]["type"]], tasks[task]["config"])
 
 

@@ -26,11 +26,11 @@ from .played_sink import batches_of, read
 NEVER = FileLimits(1 << 40, 1e12)
 
 
-def staged(folder: Path, *, batches: int, format: str = "json", each: int = 3, first: int = 0) -> Staging:
+def staged(folder: Path, *, batches: int, format: str = "json", events: int = 3, first: int = 0) -> Staging:
     """A folder in which so many batches are staged."""
     staging = Staging(folder, format, begin_run(folder, folder.parent / f"{folder.name}.checkpoint"))
     for batch in range(batches):
-        stage(staging, batch, batches_of(format, list(range(first + batch * each, first + (batch + 1) * each))))
+        stage(staging, batch, batches_of(format, list(range(first + batch * events, first + (batch + 1) * events))))
     return staging
 
 
@@ -51,7 +51,7 @@ def test_nothing_is_closed_before_it_is_large_or_old_enough(tmp_path):
 @pytest.mark.parametrize("format", ["json", "parquet"])
 def test_files_have_the_size_that_was_asked_for(tmp_path, format):
     folder = tmp_path / "f"
-    staged(folder, batches=40, format=format, each=50, first=10_000)
+    staged(folder, batches=40, format=format, events=50, first=10_000)
     size = staged_in(folder)[0].size
     names = close_due(folder, FileLimits(10 * size - size // 2, 1e12), now_s=0.0)
     assert [name.split("-")[3].split(".")[0].lstrip("0") for name in names] == ["9", "19", "29", "39"]
@@ -192,7 +192,7 @@ def test_a_full_disk_loses_nothing_and_goes_on_when_there_is_room(tmp_path, form
 
 def check_full(disk: Path, format: str) -> None:
     folder = disk / "out" / "f"
-    staging = staged(folder, batches=5, format=format, each=500)
+    staging = staged(folder, batches=5, format=format, events=500)
     ballast = fill(disk)
     before = {path.name for path in (folder / META).iterdir()}
     reports: list[dict] = []

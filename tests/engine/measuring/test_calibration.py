@@ -45,7 +45,7 @@ def test_it_begins_once_the_node_is_calm_and_lasts_a_minute(tmp_path):
     assert calibrated.left_s == 30 and not looks[0].over, "what begins meanwhile does not end it"
     calibrated.turn(1_000 + LASTS_MS, is_calm=True)
     assert (calibrated.left_s, calibrated.speed, looks[0].over) == (None, 12.5, True)
-    assert [each.every_s for each in looks] == [EVERY_S]
+    assert [look.every_s for look in looks] == [EVERY_S]
     assert calibrated.report() == {"speed": 12.5, "calibrating_s": None, "speed_now": 12.5}
 
 
@@ -60,7 +60,7 @@ def test_once_it_is_calibrated_each_minute_says_how_fast_cores_are(tmp_path):
     later.turn(LASTS_MS, is_calm=False)
     later.turn(2 * LASTS_MS, is_calm=False)
     assert later.report() == {"speed": 12.5, "calibrating_s": None, "speed_now": 11.5}
-    assert [each.every_s for each in looks[1:]] == [WATCHES_EVERY_S] and not looks[1].over
+    assert [look.every_s for look in looks[1:]] == [WATCHES_EVERY_S] and not looks[1].over
     later.stop()
     assert looks[1].over and calibration(tmp_path)[0].speed == 12.5
 

@@ -36,15 +36,15 @@ def test_python_workers_end_with_a_trial_unless_others_have_come_to_need_them(
     ended: list[str] = []
     monkeypatch.setattr(trial_host, "end_python_workers", lambda: ended.append("all"))
     monkeypatch.setattr(trial_host.queries, "stop", lambda query, **_: True)
-    own = SimpleNamespace(name="trial-1", runId="r")
+    trial = SimpleNamespace(name="trial-1", runId="r")
     spark = SimpleNamespace(
         sparkContext=SimpleNamespace(setLogLevel=lambda level: None),
-        streams=SimpleNamespace(active=[own, *(SimpleNamespace(name=name) for name in others)]))
+        streams=SimpleNamespace(active=[trial, *(SimpleNamespace(name=name) for name in others)]))
     listener = SimpleNamespace(forget=lambda run_ids: None, unwatch=lambda name: None)
     made = Host(SimpleNamespace(task_types={}, spark=spark, listener=listener, channels=None, data_dir=tmp_path))
-    made._fragment, made._query = "trial-1", own
+    made._fragment, made._query = "trial-1", trial
     assert made.end() == {} and ended == ["all"] * ends
-    made._hurried = {"trial-1": own}
+    made._hurried = {"trial-1": trial}
     assert made.rest() == {} and ended == ["all"] * (2 * ends)
 
 

@@ -189,7 +189,7 @@ class KeyedFlow:
         self.rig.wait(lambda: not moved & {name for name, _ in self.rig.reports().queries()}, what="who moved is gone")
         if leaving:
             self.fragments = {
-                name: replace(fragment, bundles=tuple(own for own in fragment.bundles if not own.leaving))
+                name: replace(fragment, bundles=tuple(bundle for bundle in fragment.bundles if not bundle.leaving))
                 for name, fragment in self.fragments.items()}
             self.publish()
 
@@ -252,8 +252,8 @@ class KeyedFlow:
         for seq, sensor, kind, time in self._readings(by_key):
             for row in fold.step(state, sensor, time, seq, 1 << 60, sensor, None, kind):
                 alone[row[3]].append((row[4], *row[6:9]))
-        assert given == {sensor: alone[sensor][:len(own)] for sensor, own in given.items()}
-        assert any(row[3] for own in given.values() for row in own), "events are late"
+        assert given == {sensor: alone[sensor][:len(rows)] for sensor, rows in given.items()}
+        assert any(row[3] for rows in given.values() for row in rows), "events are late"
 
     def _check_passed(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
         fold, alone = Deduplicated(WITHIN_S * 1000), defaultdict(list)
@@ -262,19 +262,19 @@ class KeyedFlow:
             if list(fold.step(state, f"{sensor}{kind}", time, seq, 1 << 60)):
                 alone[f"{sensor}{kind}"].append(seq)
         given = {key: [row["_seq"] for row in rows] for key, rows in by_key.items()}
-        assert given == {key: alone[key][:len(own)] for key, own in given.items()}
+        assert given == {key: alone[key][:len(rows)] for key, rows in given.items()}
 
     def _check_paired(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
         """By plain loops: all pairs of readings that are not late in their stream. A left one that comes alone says
         that all pairs of those before it have come."""
         sides: dict[str, dict[str, list[tuple[int, int]]]] = {side: defaultdict(list) for side in SIDES}
         lates = 0
-        for side, own in sides.items():
+        for side, readings in sides.items():
             latest = 0
             for seq, sensor, _, time in self._readings(by_key):
                 if side == "lefts" or seq % 3 == 0:
                     if time >= latest:
-                        own[sensor].append((seq, time))
+                        readings[sensor].append((seq, time))
                     lates += time < latest
                     latest = max(latest, time)
         assert lates

@@ -57,10 +57,10 @@ class Manager:
     def __init__(self, broker: redis.Redis, folder: Path, switching: SwitchingEstate, trigger_ms: int) -> None:
         self.broker, self.switching, self.trigger_ms = broker, switching, trigger_ms
         self.stored = folder / "manager.json"
-        known = json.loads(self.stored.read_text()) if self.stored.exists() else {}
-        self.version: int = known.get("version", 1)
-        self.on: dict[str, str] = known.get("on") or dict.fromkeys(switching.places, WAYS[0])
-        self.states: dict[str, Any] = known.get("states", {})
+        stored = json.loads(self.stored.read_text()) if self.stored.exists() else {}
+        self.version: int = stored.get("version", 1)
+        self.on: dict[str, str] = stored.get("on") or dict.fromkeys(switching.places, WAYS[0])
+        self.states: dict[str, Any] = stored.get("states", {})
         self.watches: dict[str, ElementWatch] = {}
         self.is_published = False
 

@@ -198,11 +198,11 @@ def test_the_cheap_way_is_on_while_three_times_as_much_comes(spared: Rig) -> Non
     rig.wait(lambda: adapted.newest(OUT) > end + 30, what="events behind the last switch")
 
     switches = noted_switches(rig.broker, TASK)
-    assert "cheap" in on and [each.alternate for each in switches] == on
+    assert "cheap" in on and [switch.alternate for switch in switches] == on
     output = [(event["_seq"], event["way"]) for event in rig.events(OUT)]
-    begins = [each.seq for each in switches]
+    begins = [switch.seq for switch in switches]
     assert output == [(number, switches[bisect_right(begins, number) - 1].alternate)
                       for number in range(output[-1][0] + 1) if passes(number)]
     print("Ω by minute:", *(f"{reached:.2f}" for reached in adapted.by_minute()))
-    for name, (value, cores) in value_and_cores([(each.seq, each.alternate) for each in switches]).items():
+    for name, (value, cores) in value_and_cores([(switch.seq, switch.alternate) for switch in switches]).items():
         print(f"{name}: value {value:.2f} by {cores:.2f} cores")

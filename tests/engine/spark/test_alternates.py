@@ -54,7 +54,7 @@ class Switching:
     def is_in_force(self) -> bool:
         """Whether every element has got its first event since it was switched."""
         with suppress(redis.ConnectionError):
-            return {task: known[-1].alternate for task, known in self.sequences().items() if known} == self.on
+            return {task: switches[-1].alternate for task, switches in self.sequences().items() if switches} == self.on
         return False
 
     def measure(self) -> None:
@@ -73,7 +73,7 @@ class Switching:
 
     def check(self, turns: int) -> None:
         """Outputs equal what the recorded sequences say, event by event."""
-        end = max(known[-1].seq for known in self.sequences().values())
+        end = max(switches[-1].seq for switches in self.sequences().values())
 
         def behind_the_last() -> bool:
             for channel in self.outputs.values():
@@ -84,17 +84,17 @@ class Switching:
 
         self.rig.wait(behind_the_last, within_s=LONG_S, what="events behind the last switch")
         outputs = {name: self.rig.events(channel) for name, channel in self.outputs.items()}
-        known = self.sequences()
-        assert {task: len(switches) for task, switches in known.items()} == dict.fromkeys(known, turns + 1)
+        sequences = self.sequences()
+        assert {task: len(switches) for task, switches in sequences.items()} == dict.fromkeys(sequences, turns + 1)
         for first, second in ELEMENTS.values():
             output = outputs[second]
-            wanted = list(expected(output[-1]["_seq"], known[first], known[second]))
+            wanted = list(expected(output[-1]["_seq"], sequences[first], sequences[second]))
             assert [(event["_seq"], event[first], event[second], event["since"]) for event in output] == wanted
             total = 0
             for event in output:  # what has state behind them sees each once and in order
                 total += event["n"]
                 assert event["sum"] == total
-        turns_of = {task: [switch.seq for switch in switches] for task, switches in known.items()}
+        turns_of = {task: [switch.seq for switch in switches] for task, switches in sequences.items()}
         apart = [
             event["_seq"] for event in outputs["w2"]
             if bisect_right(turns_of["w1"], event["_seq"]) != bisect_right(turns_of["w2"], event["_seq"])]
@@ -105,7 +105,7 @@ class Switching:
 
 def ways_of(number: int, *sequences: Sequence[AlternateSwitch]) -> tuple[str, ...] | None:
     """In which ways the recorded sequences let a number pass; None where it is let go."""
-    ways = tuple(_at(number, known) for known in sequences)
+    ways = tuple(_at(number, switches) for switches in sequences)
     return None if any(DROPS[way] and number % DROPS[way] == 0 for way in ways) else ways
 
 
@@ -124,8 +124,8 @@ def expected(end: int, *sequences: Sequence[AlternateSwitch]) -> Iterator[tuple[
             yield (number, *ways, since(now, seen, passed))
 
 
-def _at(number: int, known: Sequence[AlternateSwitch]) -> str:
-    return known[bisect_right([switch.seq for switch in known], number) - 1].alternate
+def _at(number: int, switches: Sequence[AlternateSwitch]) -> str:
+    return switches[bisect_right([switch.seq for switch in switches], number) - 1].alternate
 
 
 @pytest.mark.timeout(600)

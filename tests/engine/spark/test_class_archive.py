@@ -132,5 +132,5 @@ def test_a_driver_maps_the_archive_that_was_written_for_it(tmp_path):
         [sys.executable, "-c", moved + _OPEN, str(tmp_path / "slot")],
         env={**env, "WEIR_DATA_DIR": str(tmp_path / "other")}, check=False, timeout=300, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    count, own, mapped = map(int, result.stdout.split()[-3:])
-    assert count == 3 and own < mapped / 2
+    count, of_driver, mapped = map(int, result.stdout.split()[-3:])
+    assert count == 3 and of_driver < mapped / 2

@@ -84,7 +84,7 @@ def test_files_hold_each_event_once_and_are_closed_by_age(rig: Rig, afterwards_n
 
 
 @pytest.fixture
-def own(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iterator[Rig]:
+def restarted_rig(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iterator[Rig]:
     """An agent of this test's own, which it may kill."""
     plugin_folder, types = test_types
     data_dir = with_jar(tmp_path_factory.mktemp("data"))
@@ -97,18 +97,18 @@ def own(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Itera
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_files_hold_each_event_once_where_the_whole_machine_dies(own: Rig) -> None:
-    folders = publish(own)
+def test_files_hold_each_event_once_where_the_whole_machine_dies(restarted_rig: Rig) -> None:
+    folders = publish(restarted_rig)
     for _ in range(3):
-        grown(own, folders, by=50)
-        own.kill()
+        grown(restarted_rig, folders, by=50)
+        restarted_rig.kill()
         check_whole(folders)
-        own.start()
-        own.wait_running("x1-0", "x1-1", "x1-2")
-    grown(own, folders, by=50)
-    own.stop()
+        restarted_rig.start()
+        restarted_rig.wait_running("x1-0", "x1-1", "x1-2")
+    grown(restarted_rig, folders, by=50)
+    restarted_rig.stop()
     assert not any(staged_in(folder) for folder in folders.values()), "what is staged is closed when the agent ends"
     check_whole(folders)
-    own.start()
-    own.wait_running("x1-0", "x1-1", "x1-2")
-    grown(own, folders, by=50)
+    restarted_rig.start()
+    restarted_rig.wait_running("x1-0", "x1-1", "x1-2")
+    grown(restarted_rig, folders, by=50)

@@ -279,5 +279,5 @@ def test_copies_of_a_fold_that_earlier_versions_planned_are_forgotten(tmp_path: 
         if is_over:
             (tmp_path / "commits" / "0").touch()
         fold_files.forget_copies(tmp_path)
-        assert {each.name for each in (tmp_path / "state").iterdir()} == left
+        assert {path.name for path in (tmp_path / "state").iterdir()} == left
     fold_files.forget_copies(tmp_path / "nothing yet")

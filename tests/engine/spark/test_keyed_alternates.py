@@ -55,9 +55,9 @@ def test_forecasts_are_those_of_the_recorded_sequence(rig: Rig) -> None:
 
     def choose() -> int:
         """Let the guard look once; how many changes of keys queries have noted by then."""
-        known = read_choices(rig.broker, task)
+        choices = read_choices(rig.broker, task)
         chosen = chosen_by_key(
-            known, planned.output("demand"), by=config["by"], among=METHODS, bound=config["learned"]["bound"])
+            choices, planned.output("demand"), by=config["by"], among=METHODS, bound=config["learned"]["bound"])
         write_choices(rig.broker, task, chosen)
         switch_keys(rig.broker, task, [(query, position)], chosen.alternates)
         return len(noted_key_switches(rig.broker, task))

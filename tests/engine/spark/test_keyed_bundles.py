@@ -74,11 +74,11 @@ def by_what_was_counted(flow: SkewedFlow) -> None:
     assert loads.share(divided.ring(("sensor_id",)).ranges[0]) > 0.8
     flow.divide(bundles(2, loads), "heavy")
     flow.is_over()
-    own = [bundle.id for bundle in flow.fragments[sums].bundles]
+    names = [bundle.id for bundle in flow.fragments[sums].bundles]
 
     def read() -> list[int]:
-        counts = read_meters(broker, own).counts
-        return [counts.get(name, {}).get("in:n", 0) for name in own]
+        counts = read_meters(broker, names).counts
+        return [counts.get(name, {}).get("in:n", 0) for name in names]
 
     before = read()  # who gives keys away works on
     counts = flow.rig.wait(

@@ -115,7 +115,7 @@ class Spread(KeyedFlow):
         change = moved_in(self.estate(), slots, outputs={"summed"}, homes=queries)
         for name in change.before.keys() - change.after.keys():
             heir = next(after for after in change.after.values() if name in after.inherits)
-            self.ids = {task: heir.id if own == name else own for task, own in self.ids.items()}
+            self.ids = {task: heir.id if bundle == name else bundle for task, bundle in self.ids.items()}
             del self.fragments[name]
         self.fragments |= change.after
         self.publish()
@@ -174,7 +174,7 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
         kill(nodes.nodes[dies], "0")
         flow.is_over()
         flow.grows()
-    assert all({node_of(own.slot) for own in flow.fragments[flow.ids[task]].bundles} == set(NODES)
+    assert all({node_of(bundle.slot) for bundle in flow.fragments[flow.ids[task]].bundles} == set(NODES)
                for task in flow.keyed)
     flow.check()
     nodes.end()

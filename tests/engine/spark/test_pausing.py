@@ -161,5 +161,5 @@ def test_a_new_reader_begins_where_it_asks_to(rig: Rig):
         rig.wait(lambda: len(rig.events(f"{joining_fragment.id}.0")) > 20, what=joining_fragment.id)  # noqa: B023
     seqs = {where: numbers(rig, f"j2-{where}.0") for where in beginnings}
     assert (seqs["oldest"][0], seqs["then"][0]) == (oldest, then) and seqs["now"][0] > newest
-    assert all(each == list(range(each[0], each[0] + len(each))) for each in seqs.values())
+    assert all(numbers == list(range(numbers[0], numbers[0] + len(numbers))) for numbers in seqs.values())
     rig.channels.unregister("j1-0.0", "holder")

@@ -145,14 +145,14 @@ def fill(broker: redis.Redis) -> None:
 
 def stolen(rig: Rig, others: dict[str, Path], fold_host: Path, *, walled: bool) -> dict[str, dict[str, str]]:
     """What a task of one's own brings out of a slot."""
-    own = rig.data_dir / "nodes" / NODE / "slot-0"
+    slot_folder = rig.data_dir / "nodes" / NODE / "slot-0"
     rig.wait_serving()
     wanted = {
         "read": {**{what: str(path) for what, path in others.items()}, "shadow": "/etc/shadow",
-                 "own": str(own / "own-0.json")},
+                 "own": str(slot_folder / "own-0.json")},
         "write": {**{what: str(path) for what, path in others.items()}, "data folder": str(rig.data_dir / "new"),
                   **({"desired": str(rig.data_dir / "nodes" / NODE / "told" / "desired.json")} if walled else {}),
-                  "home": str(Path.home() / ".profile"), "own": str(own / "mine")},
+                  "home": str(Path.home() / ".profile"), "own": str(slot_folder / "mine")},
         "list": {"data folder": str(rig.data_dir)}, "sockets": {"another fold host": str(fold_host)},
         "broker": [["HGETALL", "weir:meter:own-0"], *(command.split() for command in COMMANDS)],
         "pids": [rig.process.pid, os.getpid()], "variables": list(VARIABLES)}
@@ -174,10 +174,10 @@ def check(loot: dict[str, dict[str, str]], others: dict[str, Path], *, walled: b
     assert LOOT not in json.dumps(loot) or not walled, [
         (where, what) for where, tried in loot.items() for what, outcome in tried.items() if LOOT in outcome]
     for where, tried in loot.items():
-        own = {name: outcome for name, outcome in tried.items() if name.endswith((" own", " weir:meter:own-0"))}
-        assert own and all(outcome.startswith("had: ") for outcome in own.values()), (where, own)
+        allowed = {name: outcome for name, outcome in tried.items() if name.endswith((" own", " weir:meter:own-0"))}
+        assert allowed and all(outcome.startswith("had: ") for outcome in allowed.values()), (where, allowed)
         for name, outcome in tried.items():
-            if name in own or "environment" in name:
+            if name in allowed or "environment" in name:
                 assert LOOT not in outcome, (where, name)
             elif name.endswith("another slot") and not walled:
                 continue  # its drivers are one user: docs/security.md says so

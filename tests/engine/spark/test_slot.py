@@ -221,8 +221,8 @@ def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
 
     def when_told() -> tuple[Counters, float]:
         """Counters as they come: a slow machine may tell them long before they are read."""
-        known = read().cpu_ms
-        rig.wait(lambda: read().cpu_ms != known)
+        before = read().cpu_ms
+        rig.wait(lambda: read().cpu_ms != before)
         return read(), cpu_s_of_tree(rig.slot_pid())
 
     # A process counts from its beginning once it is found, Python's workers among them.

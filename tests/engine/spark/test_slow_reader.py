@@ -43,7 +43,7 @@ def bounded(tmp_path_factory, test_types, with_jar) -> Iterator[Rig]:
 
 def users_of(**tasks: tuple[str, ...]) -> dict[str, Submitted]:
     """Dataflows by name, with the tasks that they need; each is its team's."""
-    return {name: Submitted(name, name, name, {task: task for task in own}, own[-1:]) for name, own in tasks.items()}
+    return {name: Submitted(name, name, name, {task: task for task in line}, line[-1:]) for name, line in tasks.items()}
 
 
 def numbers(rig: Rig, channel: str) -> list[int]:

@@ -46,7 +46,7 @@ def test_events_of_all_queries_of_a_divided_task_show_together_also_after_a_slot
         """What is shown, where at least two events of each query are, all with greater numbers."""
         seen = shown(rig, stream)
         of_each = [set(seen) & copied(rig, stream.task, query) for query in queries]
-        return seen if all(len(own) >= 2 and min(own) > reached for own in of_each) else []
+        return seen if all(len(numbers) >= 2 and min(numbers) > reached for numbers in of_each) else []
 
     seen = rig.wait(lambda: both_beyond(-1), what="events of both")
     assert len(seen) == len(set(seen)) == COUNT

@@ -119,15 +119,15 @@ def test_what_has_warmed_up_goes_on_with_what_it_saw(rig: Rig) -> None:
     switch("long")
     kill()
     switch("long", warmed=True)
-    known = switches()
-    assert [(each.alternate, each.warming) for each in known] == [
+    sequence = switches()
+    assert [(switch.alternate, switch.warming) for switch in sequence] == [
         ("long", ""), ("long", "short"), ("short", ""), ("short", "long"), ("short", ""), ("short", "long"),
         ("long", "")]
-    end = known[-1].seq + 300
+    end = sequence[-1].seq + 300
     rig.wait(lambda: min(newest("readings"), newest("out")) > end, what="events behind the last switch")
     rig.wait(lambda: (events := planned.output("still")) and events[-1]["_seq"] > end, what="events of the static one")
     readings = [event for event in planned.output("air", "readings") if event["_seq"] <= end]
-    made, wanted = averages_of(planned.output("air"), end), replayed(readings, known)
+    made, wanted = averages_of(planned.output("air"), end), replayed(readings, sequence)
     for is_past in (True, False):  # each branch has its order
         assert [event for event in made if (event[-1] == 1) == is_past] == [
             event for event in wanted if (event[-1] == 1) == is_past]
@@ -139,18 +139,18 @@ def averages_of(events: list[Mapping[str, Any]], end: int) -> list[tuple]:
     return [tuple(event[name] for name in columns) for event in events if event["_seq"] <= end]
 
 
-def replayed(readings: list[Mapping[str, Any]], known: list[AlternateSwitch] | tuple[AlternateSwitch, ...]) -> list:
+def replayed(readings: list[Mapping[str, Any]], sequence: list[AlternateSwitch] | tuple[AlternateSwitch, ...]) -> list:
     """What a recorded sequence of alternates gives of readings, one by one."""
     made, states, owner, warm, warm_states = [], {}, "", "", {}
     for reading in readings:
-        now = [each for each in known if each.seq <= reading["_seq"]][-1]
+        now = [switch for switch in sequence if switch.seq <= reading["_seq"]][-1]
         if owner != now.alternate:
             states, owner, warm = (warm_states if warm == now.alternate else {}), now.alternate, (
                 "" if warm == now.alternate else warm)
         if warm != now.warming:
             warm, warm_states = now.warming, {}
         given = step(now.alternate, states, reading["obs"], reading["value"])
-        made += [(reading["_seq"], reading["obs"], *each) for each in given]
+        made += [(reading["_seq"], reading["obs"], *out) for out in given]
         if now.warming:
             step(now.warming, warm_states, reading["obs"], reading["value"])
     return made
@@ -165,5 +165,5 @@ def step(alternate: str, states: dict, obs: str, value: float | None) -> list[tu
     if alternate == "short":
         return mean("short", value) if obs in SHORT else []
     return [
-        *(out for each in mean("first", value) for out in mean("second", each[0])),
+        *(out for first in mean("first", value) for out in mean("second", first[0])),
         *([(value, 1)] if obs == "light" else [])]

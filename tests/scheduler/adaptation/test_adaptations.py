@@ -131,7 +131,7 @@ def test_within_the_band_nothing_is_changed(name: str) -> None:
 
     assert abs(course.reached[-1] - problem.least) <= 0.2
     late = placements[40:]
-    assert all((each.active, each.cores) == (late[0].active, late[0].cores) for each in late)
+    assert all((placement.active, placement.cores) == (late[0].active, late[0].cores) for placement in late)
 
 
 def exhaustively(problem: AdaptationProblem, rates: dict[str, float], most_vms: int) -> float:

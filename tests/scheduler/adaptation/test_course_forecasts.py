@@ -37,10 +37,10 @@ courses = st.lists(st.floats(0.0, 1000.0), min_size=1, max_size=120)
 @settings(max_examples=60, deadline=None)
 @given(courses, st.integers(1, 6), st.integers(2, 24))
 def test_errors_are_what_adding_up_by_hand_gives(course: list[float], steps: int, season: int) -> None:
-    known = np.array(course)
-    origins = origins_of(len(known), steps, season)
+    samples = np.array(course)
+    origins = origins_of(len(samples), steps, season)
     for name, method in METHODS.items():
-        errors = backtest(known, steps, season, method, origins) if origins else None
+        errors = backtest(samples, steps, season, method, origins) if origins else None
         if errors is None:
             continue
         wrong, off, came = [0.0] * steps, 0.0, 0.0
@@ -54,7 +54,7 @@ def test_errors_are_what_adding_up_by_hand_gives(course: list[float], steps: int
             off += ((sum(map(float, forecast)) - sum(actual)) / steps) ** 2 / len(origins)
             came += sum(actual) / steps / len(origins)
         if came > 1e-6:
-            assert errors.by_step == pytest.approx([each / came for each in wrong], rel=1e-6, abs=1e-9)
+            assert errors.by_step == pytest.approx([error / came for error in wrong], rel=1e-6, abs=1e-9)
             assert errors.of_mean == pytest.approx(math.sqrt(off) / came, rel=1e-6, abs=1e-6)
 
 
@@ -76,25 +76,25 @@ def test_a_forecast_is_of_every_step_never_below_0_and_says_what_it_rests_on(
 def test_what_is_stated_has_no_part_in_the_choice_and_uses_nothing_that_came_later() -> None:
     """A course whose second half is another: the stated error is that of the second half alone."""
     rng = generator(3)
-    known = np.concatenate([np.full(200, 10.0), 50.0 + 20.0 * rng.uniform(-1.0, 1.0, 200)])
+    samples = np.concatenate([np.full(200, 10.0), 50.0 + 20.0 * rng.uniform(-1.0, 1.0, 200)])
     seen_by = []
 
     def watched(some: np.ndarray, steps: int, season: int) -> np.ndarray:
         seen_by.append(len(some))
         return np.full(steps, some[-1])
 
-    origins = origins_of(len(known), 4, 1000)
-    backtest(known, 4, 1000, watched, origins)
-    assert seen_by == origins and max(origins) + 4 <= len(known)
-    forecast = forecast_course(known, 4, season=1000)
+    origins = origins_of(len(samples), 4, 1000)
+    backtest(samples, 4, 1000, watched, origins)
+    assert seen_by == origins and max(origins) + 4 <= len(samples)
+    forecast = forecast_course(samples, 4, season=1000)
     assert forecast.errors is not None and forecast.errors.origins == len(origins) - len(origins) // 2
 
 
 def test_a_day_that_comes_again_is_forecast_by_the_days_before() -> None:
     rng, day = generator(1), 288
     clean = 40.0 + 30.0 * np.sin(2 * np.pi * np.arange(7 * day + 12) / day)
-    known = clean * (1 + rng.uniform(-0.05, 0.05, len(clean)))
-    forecast = forecast_course(known[:7 * day], 12, season=day)
+    samples = clean * (1 + rng.uniform(-0.05, 0.05, len(clean)))
+    forecast = forecast_course(samples[:7 * day], 12, season=day)
     assert forecast.method == "season" and forecast.errors is not None
     assert forecast.errors.total < 0.05
     assert forecast.values == pytest.approx(clean[7 * day:], rel=0.1)
@@ -137,7 +137,7 @@ def test_the_worse_a_forecast_the_more_is_decided_as_without_one() -> None:
     def middle(error: float) -> float:
         some = expected_scenarios(problem, step_with([10.0, 11.0, 10.0, 9.0, 10.0], Forecast(
             {"a": (20.0, 20.0)}, error=error)))
-        return sum(each.rates_per_s["a"] for each in some) / len(some)
+        return sum(conditions.rates_per_s["a"] for conditions in some) / len(some)
 
     expected = [middle(error) for error in (0.0, 0.05, 0.2, 1.0, 50.0)]
     assert expected[0] == 20.0 and expected == sorted(expected, reverse=True)

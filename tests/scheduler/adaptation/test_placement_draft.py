@@ -43,10 +43,10 @@ def test_after_any_changes_throughput_is_that_of_the_whole(
             draft.restore(draft.finished())
         worked = work_out(problem.dataflow, draft.finished(), conditions)
         assert draft.throughput == pytest.approx(worked.reached, abs=1e-9)
-        for each in first.active:
-            assert draft.done[each] == pytest.approx(
-                draft.events[each] - worked.waiting[each], rel=1e-6, abs=1e-6)
-            assert draft.instances[each] == sum(draft.cores[each].values())
+        for name in first.active:
+            assert draft.done[name] == pytest.approx(
+                draft.events[name] - worked.waiting[name], rel=1e-6, abs=1e-6)
+            assert draft.instances[name] == sum(draft.cores[name].values())
 
 
 def test_a_core_on_another_machine_widens_the_network_to_who_reads() -> None:

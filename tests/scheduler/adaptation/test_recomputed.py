@@ -39,10 +39,10 @@ class Fluid:
         could: dict[str, float] = {}
         before = dict(self._buckets)
         for task in self._in_order(dataflow):
-            own = now.rates_per_s.get(task, 0.0) * seconds
-            came = own + sum(
+            born = now.rates_per_s.get(task, 0.0) * seconds
+            came = born + sum(
                 self._passed(now, source, task, made[source]) for source, target in dataflow.streams if target == task)
-            full = before[task] + own + sum(could[source] for source, target in dataflow.streams if target == task)
+            full = before[task] + born + sum(could[source] for source, target in dataflow.streams if target == task)
             alternate = dataflow.tasks[task][now.placement.active[task]]
             seconds_of_cores = sum(
                 count * now.speeds[vm] * seconds for vm, count in now.placement.cores[task].items())
@@ -67,9 +67,9 @@ class Fluid:
         for name, vm in now.placement.vms.items():
             self._present_s[name] = self._present_s.get(name, 0.0) + seconds
             self._prices[name] = vm.kind.per_hour
-        hours = {name: each / 3600 for name, each in self._present_s.items()}
-        return sum(self._prices[name] * (math.ceil(each) if self._problem.billing == "hours" else each)
-                   for name, each in hours.items())
+        hours = {name: seconds / 3600 for name, seconds in self._present_s.items()}
+        return sum(self._prices[name] * (math.ceil(hours_paid) if self._problem.billing == "hours" else hours_paid)
+                   for name, hours_paid in hours.items())
 
     @staticmethod
     def _in_order(dataflow: ElasticDataflow) -> list[str]:

@@ -43,7 +43,7 @@ def test_each_load_has_the_recorded_mean_and_all_algorithms_meet_the_same(load: 
     setup = SimulationSetup(("CE", "local"), load=load, hours=3, times=2.0)
     first, again = (world_of(setup, LINE, (SMALL,), RECORDED, generator(1)) for _ in range(2))
     assert first.rates_per_s["a"].tolist() == again.rates_per_s["a"].tolist()
-    assert [each.tolist() for each in first.speeds] == [each.tolist() for each in again.speeds]
+    assert [speeds.tolist() for speeds in first.speeds] == [speeds.tolist() for speeds in again.speeds]
     mean = 2 * np.mean(RECORDED["a"])
     if load == "recorded":
         assert first.rates_per_s["a"] == pytest.approx(2 * np.array(RECORDED["a"][-36:]))
@@ -59,7 +59,7 @@ def test_machines_are_as_quick_as_nodes_were_at_that_time() -> None:
     setup = SimulationSetup(("CE",), hours=2, machines="recorded")
     slow_at_noon, short = [1.0] * 30 + [0.5] * 12 + [1.0] * 12, [0.9, 0.8]
     world = world_of(setup, LINE, (SMALL,), RECORDED, generator(1), speeds=[slow_at_noon, short])
-    assert [each.tolist() for each in world.speeds] == [slow_at_noon[-24:], short * 12]
+    assert [speeds.tolist() for speeds in world.speeds] == [slow_at_noon[-24:], short * 12]
     steady, slow = (simulated(setup, world_of(
         setup, LINE, (SMALL,), RECORDED, generator(1), speeds=[speeds]), "CE", rng=generator(1))
         for speeds in ([1.0], slow_at_noon))

@@ -45,9 +45,9 @@ class Played:
 
     def step(self, value: float | None, *, gone: bool = False, unread: bool = False, off: bool = False) -> list:
         readings = {} if unread else {self.rule.id: {} if gone else {FLOW: AlertReading(value=value, cause="c")}}
-        known = EvaluationInput({} if off else {self.rule.id: self.rule}, readings, self.now_s, dict(self.states))
-        changes = list(evaluate(known))
-        assert changes == list(evaluate(known))
+        evidence = EvaluationInput({} if off else {self.rule.id: self.rule}, readings, self.now_s, dict(self.states))
+        changes = list(evaluate(evidence))
+        assert changes == list(evaluate(evidence))
         for change in changes:
             key = alert_key(change.watched, (change.after or change.before).since_s)
             if change.fires:

@@ -32,10 +32,10 @@ class RealInWorlds:
     about = reads = ""
     alongside = False
 
-    def __init__(self, own: Isolating | Remeasuring, subjects: tuple[str, ...], aspect: Aspect) -> None:
-        self._own, self.subjects, self._aspect = own, subjects, aspect
-        self.name = self.title = own.name
-        self.every_s, self.usual = own.every_s, own.usual
+    def __init__(self, controller: Isolating | Remeasuring, subjects: tuple[str, ...], aspect: Aspect) -> None:
+        self._own, self.subjects, self._aspect = controller, subjects, aspect
+        self.name = self.title = controller.name
+        self.every_s, self.usual = controller.every_s, controller.usual
 
     def on(self, values: Mapping[tuple[str, str], Any], subject: str) -> Any:
         """What carries a chain's stream, or which profile there is."""
@@ -73,10 +73,10 @@ class WorldRemeasuring(RealInWorlds):
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """As the site tells it: one comparison, which rests on many observations; none before there are enough."""
-        known = {bound.measure: [sample.values[bound.measure] for sample in effect.samples] for bound in promise.bounds}
+        seen = {bound.measure: [sample.values[bound.measure] for sample in effect.samples] for bound in promise.bounds}
         enough = len(effect.samples) >= LEAST_SAMPLES
         comparison = MeasureSample(effect.begin_s, {measure: median(
-            figure if figure >= 0 else math.inf for figure in figures) for measure, figures in known.items()}
+            figure if figure >= 0 else math.inf for figure in figures) for measure, figures in seen.items()}
             if enough else {})
         return self._own.check(promise, Effect(effect.begin_s, (comparison,) if enough else ()))
 

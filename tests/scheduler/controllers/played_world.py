@@ -396,5 +396,5 @@ def _begun(world: World) -> Iterator[str]:
     for key, moment_s in first_pieces(world.log).items():
         for other, (begin_s, end_s) in spans_of_pieces(world.log).items():
             if other != key and begin_s < moment_s < end_s and all(
-                    world.decided[each][0].decision.moves_queries for each in (key, other)):
+                    world.decided[round_key][0].decision.moves_queries for round_key in (key, other)):
                 yield f"{key} and {other} moved queries at once"

@@ -212,7 +212,7 @@ def test_over_hours_of_swings_budgets_hold_and_nothing_goes_back_and_forth(
     policy = ACTING["city"]
     begun = sorted(turn.begun_s for turn in played.state.rounds)
     for at_s in begun:
-        assert sum(at_s - HOUR_S < each <= at_s for each in begun) <= policy.changes_per_hour
+        assert sum(at_s - HOUR_S < begun_s <= at_s for begun_s in begun) <= policy.changes_per_hour
     by_decision = [
         (turn.begun_s, float(turn.decision.changes[0].after)) for turn in played.state.rounds]
     for (before_s, _), (after_s, _) in pairwise(by_decision):

@@ -34,8 +34,8 @@ def user(name: str, *limits: LimitThen, team: str = "city") -> UserOfQueries:
 
 
 def modes(*users: UserOfQueries, opens: bool = True, query: str = "f1") -> Modes:
-    change = ModeChange(query, opens, tuple(each.dataflow for each in users), 20)
-    return Modes((change,), {each.dataflow: each for each in users}, {query: FIGURES})
+    change = ModeChange(query, opens, tuple(user.dataflow for user in users), 20)
+    return Modes((change,), {user.dataflow: user for user in users}, {query: FIGURES})
 
 
 def decided(evidence: Modes, **policies: str):

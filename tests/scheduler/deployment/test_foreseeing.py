@@ -19,7 +19,7 @@ def test_a_move_nearer_to_a_partner_that_fills_a_slot_says_both() -> None:
     running = deployment(
         {"a": ("n1/0", 0.3), "b": ("n1/1", 0.1), "c": ("n2/0", 0.6)}, {"ab": 10, "ac": 40, "bc": 5})
     foreseen = foresee(running, ["a"], "n2/0", USUAL)
-    changes = [(each.slot, round(each.before, 3), round(each.after, 3), each.load) for each in foreseen.slots]
+    changes = [(slot.slot, round(slot.before, 3), round(slot.after, 3), slot.load) for slot in foreseen.slots]
     assert changes == [("n1/0", 0.3, 0.0, "low"), ("n2/0", 0.6, 0.9, "high")]
     assert foreseen.makes_high
     assert (foreseen.between_before, foreseen.between_after, foreseen.saved) == (40, 10, 30)

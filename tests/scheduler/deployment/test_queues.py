@@ -42,8 +42,8 @@ def test_a_queue_grows_where_each_third_has_more_and_the_last_much_more(waiting:
 @given(st.lists(st.floats(0, 256) | st.just(math.nan), max_size=60))
 def test_what_grows_has_more_at_last_than_at_first_and_no_order_is_its_own_reverse(waiting: list[float]) -> None:
     if grows(waiting):
-        known = [value for value in waiting if not math.isnan(value)]
-        assert len(known) >= LEAST_POINTS and max(known) >= min(known) + LEAST_BLOCKS
+        lengths = [value for value in waiting if not math.isnan(value)]
+        assert len(lengths) >= LEAST_POINTS and max(lengths) >= min(lengths) + LEAST_BLOCKS
         assert not grows(waiting[::-1])
 
 

@@ -122,12 +122,12 @@ def test_it_comes_near_the_best_of_all_sets_of_bundles() -> None:
         if turn.case == "balance":
             continue
         most = best_of_all(running, USUAL)
-        own = 0.0 if turn.move is None else turn.move.gain - USUAL.score_change * len(turn.move.bundles)
-        assert own <= most + 1e-9
+        gain = 0.0 if turn.move is None else turn.move.gain - USUAL.score_change * len(turn.move.bundles)
+        assert gain <= most + 1e-9
         cases += most > 0
-        exact += most > 0 and own == pytest.approx(most)
-        missed += most > 0 and own == 0
-        worth, best = worth + own, best + most
+        exact += most > 0 and gain == pytest.approx(most)
+        missed += most > 0 and gain == 0
+        worth, best = worth + gain, best + most
     assert cases > 200
     assert missed <= 0.02 * cases, "it says that it is settled, and is not"
     assert exact >= 0.6 * cases

@@ -71,12 +71,12 @@ class Channel:
 
     def free(self, entry: Entry) -> None:
         self.freed = max(self.freed, entry)
-        self.blocks = {each: block for each, block in self.blocks.items() if each > self.freed}
+        self.blocks = {entry: block for entry, block in self.blocks.items() if entry > self.freed}
 
     def after(self, entry: Entry) -> list[Entry]:
         if entry < self.freed:
             raise Wrong(f"what comes after {entry} is freed up to {self.freed}")
-        return sorted(each for each in self.blocks if each > entry)
+        return sorted(entry_there for entry_there in self.blocks if entry_there > entry)
 
 
 @dataclass
@@ -144,10 +144,10 @@ class CopiedWorld:
 
     def stand(self, query: str) -> CopiedPlaces:
         run = self.runs[query]
-        own = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
+        query_copy = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
         if not self.faults.counts_the_querys_own_place:
-            own = replace(own, places={self.inputs[query]: (10**6, 0)})
-        return copied_places(own, self.copies_of(query), self.living, kept_from=self._kept_from(query))
+            query_copy = replace(query_copy, places={self.inputs[query]: (10**6, 0)})
+        return copied_places(query_copy, self.copies_of(query), self.living, kept_from=self._kept_from(query))
 
     def survives(self) -> int:
         return min(self.stand(query).survives if self.runs[query].node in self.living else 0 for query in self.inputs)
@@ -173,7 +173,7 @@ class CopiedWorld:
         node, query, number = self.chance.choice(under_way)
         copy, counts = self.disks[node][query].pop(number)
         # A newer whole copy takes an older one's place; never the other way round.
-        staying = [each for each in self.disks[node][query] if not each[0].is_whole or each[0].batch > copy.batch]
+        staying = [held for held in self.disks[node][query] if not held[0].is_whole or held[0].batch > copy.batch]
         self.disks[node][query] = [*staying, (replace(copy, is_whole=True), counts)]
 
     def free(self, query: str) -> None:
@@ -195,7 +195,7 @@ class CopiedWorld:
         copy = copy_to_go_on_with(self.copies_of(query), self.living, kept_from=self._kept_from(query))
         if copy is None:
             raise Wrong(f"the state of {query} is lost")
-        counts = next(dict(counts) for each, counts in self.disks[copy.holder][query] if each == copy)
+        counts = next(dict(counts) for held, counts in self.disks[copy.holder][query] if held == copy)
         self.tokens[query] += 1
         if not before.is_dead:
             self.overtaken.append(before)

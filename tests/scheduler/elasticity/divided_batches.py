@@ -161,22 +161,22 @@ class DividedTask:
             return place_of(Savepoint(offsets=places))
 
         try:
-            known = scripts.run(self.broker, "range", [keys.ranges(run.id)], [
+            ends = scripts.run(self.broker, "range", [keys.ranges(run.id)], [
                 run.id, text(run.places), "" if end is None else text(end)])
         except redis.ResponseError as error:
             if "goes on with it" in str(error):
                 raise Fenced(run.query) from error
             raise Wrong(str(error)) from error
         return {name: Offset(f"{block}-{number}") for name, (block, number) in entries_of(
-            known.decode()).items()} if known else None
+            ends.decode()).items()} if ends else None
 
     def _planned(self, run: Run) -> dict[str, Offset] | None:
         """Where the next batch ends, by what is recorded, or what is there; None where there is nothing."""
         for channel, place in run.places.items():
             if channel in self.reads(run.query):
                 self.channels.commit(channel, run.id, place)
-        if run.places and (known := self._range(run, None)) is not None:
-            return known
+        if run.places and (recorded := self._range(run, None)) is not None:
+            return recorded
         for channel in set(run.places) - set(run.reads) - set(run.begun.offsets):
             info = self.channels.info(channel)
             if info is not None and run.places[channel] < info.last:
@@ -217,10 +217,10 @@ class DividedTask:
         for key, number in events:
             counts[key] = counts.get(key, 0) + number
             made.append((key, number if run.query == "S" else counts[key]))
-        for channel, own in self._divided(run, state, made).items():
-            for number in range(0, len(own), 2):
+        for channel, given in self._divided(run, state, made).items():
+            for number in range(0, len(given), 2):
                 yield
-                self._write(channel, run.fence, (run.base + run.batches + 1, number // 2), own[number:number + 2])
+                self._write(channel, run.fence, (run.base + run.batches + 1, number // 2), given[number:number + 2])
         yield
         run.batches, run.places, run.counts = run.batches + 1, end, counts
 

@@ -92,11 +92,11 @@ class DividedWorld(DividedTask):
 
     def finish_copy(self) -> None:
         """One copy that is under way has come."""
-        arriving = [each for each in self.coming if each[0] in self.living]
+        arriving = [coming for coming in self.coming if coming[0] in self.living]
         if not arriving:
             return
-        node, fragment, saved = each = self.chance.choice(arriving)
-        self.coming.remove(each)
+        node, fragment, saved = coming = self.chance.choice(arriving)
+        self.coming.remove(coming)
         report, name = report_of(saved, at_ms=0), keys.copy_name(fragment, node)
         before = copies_told(texts(self.broker.hgetall(keys.copies(fragment)))).get(node)
         is_over = self.broker.hget(keys.ranges(fragment), "owner") not in (None, fragment.encode())
@@ -234,12 +234,12 @@ class DividedWorld(DividedTask):
         giver = self.chance.choice(sorted(set(self.ring.served)))
         self.changed += 1
         heir = f"C{self.changed}"
-        own = self.chance.choice([each for each in self.ring.ranges if each.bundle == giver])
+        piece = self.chance.choice([piece for piece in self.ring.ranges if piece.bundle == giver])
         tokens = dict(self.ring.tokens)
         if self.chance.random() < 0.5:
             tokens = {token: heir if bundle == giver else bundle for token, bundle in tokens.items()}
         else:
-            tokens[own.token + own.size // 2] = heir
+            tokens[piece.token + piece.size // 2] = heir
         self.ring = Ring(("k",), tokens, leaving=() if giver in tokens.values() else (giver,))
         self.change = Change(giver, heir, self.ring)
         self.channels.open_channel(keys.part("S.0", heir), schema_json="{}")
@@ -296,7 +296,7 @@ class DividedWorld(DividedTask):
         self.living.discard(node)
         self.gone.add(node)
         self.disks[node] = Disk()
-        self.coming = [each for each in self.coming if each[0] != node]
+        self.coming = [coming for coming in self.coming if coming[0] != node]
         self.overtaken = [run for run in self.overtaken if run.node != node]
         for run in self.runs.values():
             run.is_dead |= run.node == node

@@ -39,16 +39,16 @@ def test_holders_are_other_nodes_with_room(queries, nodes, copies: int) -> None:
     for name, holders in choose_holders(queries, nodes, copies=copies).items():
         assert len(set(holders)) == len(holders) <= copies and set(holders) <= nodes.keys() - {queries[name].node}
         taken.update(dict.fromkeys(holders, queries[name].state_bytes))
-    assert all(taken[node] <= each.room_bytes for node, each in nodes.items())
+    assert all(taken[node] <= holding.room_bytes for node, holding in nodes.items())
 
 
 @given(copied, ample, numbers)
 def test_zones_are_as_many_as_can_be(queries, nodes, copies: int) -> None:
     for name, holders in choose_holders(queries, nodes, copies=copies).items():
-        own = queries[name].node
-        others = nodes.keys() - {own}
+        home = queries[name].node
+        others = nodes.keys() - {home}
         assert len(holders) == min(copies, len(others))
-        zones = {nodes[node].zone for node in others} - ({nodes[own].zone} if own in nodes else set())
+        zones = {nodes[node].zone for node in others} - ({nodes[home].zone} if home in nodes else set())
         reached = {nodes[node].zone for node in holders} & zones
         assert len(reached) == min(len(holders), len(zones))
 
@@ -70,9 +70,9 @@ def test_a_node_that_joins_takes_copies_only_where_zones_become_more(queries, no
     after = choose_holders(holding(elsewhere, before), {**nodes, new: HoldingNode(zone, 10**6)}, copies=copies)
     for name, holders in before.items():
         if len(holders) == copies and set(after[name]) != set(holders):
-            own = nodes[elsewhere[name].node].zone if elsewhere[name].node in nodes else ""
-            zones = Counter([own, *(nodes[node].zone for node in holders)])
-            assert zone == own or zones[zone] < max(zones.values())
+            zone_of_query = nodes[elsewhere[name].node].zone if elsewhere[name].node in nodes else ""
+            zones = Counter([zone_of_query, *(nodes[node].zone for node in holders)])
+            assert zone == zone_of_query or zones[zone] < max(zones.values())
             assert set(after[name]) - set(holders) == {new}
 
 
@@ -89,22 +89,22 @@ def test_what_a_node_held_goes_to_many_others() -> None:
 
 
 def test_a_copy_counts_when_it_is_whole_and_what_comes_next_is_there() -> None:
-    own = BatchCopy("n1", 9, {"c": (9, 0)})
+    query = BatchCopy("n1", 9, {"c": (9, 0)})
     old, new = BatchCopy("n2", 3, {"c": (4, 0)}), BatchCopy("n3", 5, {"c": (7, 1)})
     coming = BatchCopy("n2", 9, {"c": (9, 0)}, is_whole=False)
-    stand = copied_places(own, [old, new, coming], NODES, kept_from=0)
+    stand = copied_places(query, [old, new, coming], NODES, kept_from=0)
     assert (stand.survives, stand.freed_to) == (2, {"c": (4, 0)})
     assert copy_to_go_on_with([old, new, coming], NODES, kept_from=0) == new
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=0) == old
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=5) is None
-    left = copied_places(own, [old, new], NODES, kept_from=5)
+    left = copied_places(query, [old, new], NODES, kept_from=5)
     assert (left.freed_to, left.kept_from, left.needed) == ({"c": (7, 1)}, 5, {"c"})
     behind = copied_places(old, [new], NODES, kept_from=0)  # n3 was away when n2 took over
     assert (behind.freed_to, behind.kept_from) == ({"c": (4, 0)}, 3)
     wider = BatchCopy("n3", 6, {"c": (7, 1), "d": (1, 0)})  # another channel has come
-    stand = copied_places(own, [old, wider], NODES, kept_from=0)
+    stand = copied_places(query, [old, wider], NODES, kept_from=0)
     assert (stand.freed_to, stand.kept_from, stand.needed) == ({"c": (4, 0)}, 3, {"c", "d"})
-    for nothing in (copied_places(own, [old, new], (), kept_from=0), copied_places(new, [new], NODES, kept_from=0)):
+    for nothing in (copied_places(query, [old, new], (), kept_from=0), copied_places(new, [new], NODES, kept_from=0)):
         assert (nothing.survives, nothing.freed_to, nothing.kept_from) == (0, {}, 0)
 
 

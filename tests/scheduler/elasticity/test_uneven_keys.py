@@ -18,8 +18,8 @@ FULL, CALM = KeyedLoad(5_000.0, 0.97), KeyedLoad(0.0, 0.97)
 
 def share(loads: KeyLoads, bundle: RunningBundle) -> float:
     """Its part of the events for its part of them as planned, counted stretch by stretch."""
-    each = [loads.share(KeyRange(first, size, "")) for first, size in bundle.key_ranges]
-    return sum(each) / bundle.weight
+    shares = [loads.share(KeyRange(first, size, "")) for first, size in bundle.key_ranges]
+    return sum(shares) / bundle.weight
 
 
 @st.composite
@@ -41,7 +41,7 @@ def test_another_cut_is_worth_it_where_the_fullest_has_a_tenth_less_and_then_no_
     shares = {place: bundle.weight for place, bundle in enumerate(bundles)}
     anew = ring_cut(shares, dict.fromkeys(shares, ""), DividedKeys(loads, {}))
     then = [replace(bundle, key_ranges=anew[place]) for place, bundle in enumerate(bundles)]
-    before, after = (max(share(loads, bundle) for bundle in each) for each in (bundles, then))
+    before, after = (max(share(loads, bundle) for bundle in cut_bundles) for cut_bundles in (bundles, then))
     uneven = uneven_keys("t", bundles, loads, {bundle.id: FULL for bundle in bundles})
     assert (uneven is not None) == (before > 1.1 * after)
     if uneven is not None:

@@ -50,11 +50,11 @@ def test_what_the_document_says_is_in_force_until_another_policy_is_set() -> Non
 
 
 @given(SETTINGS, SETTINGS, SETTINGS)
-def test_a_plan_changes_the_policies_that_it_names_and_no_others(was: dict, own: dict, now: dict) -> None:
-    before, after, at_present = (FragmentSettings(50, policies=each) for each in (was, own, now))
+def test_a_plan_changes_the_policies_that_it_names_and_no_others(was: dict, planned: dict, now: dict) -> None:
+    before, after, at_present = (FragmentSettings(50, policies=policies) for policies in (was, planned, now))
     changed = changed_settings({"f": before}, {"f": after}, {"f": at_present})["f"].policies
     for task in "abc":
-        expected = own.get(task) if was.get(task) != own.get(task) else now.get(task)
+        expected = planned.get(task) if was.get(task) != planned.get(task) else now.get(task)
         assert changed.get(task) == expected
 
 

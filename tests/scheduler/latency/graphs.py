@@ -67,7 +67,7 @@ def elements(constraint: LatencyConstraint, graph: RuntimeGraph, path: tuple[str
 
 
 def latency_s(
-    constraint: LatencyConstraint, graph: RuntimeGraph, path: tuple[str, ...], known: Latencies
+    constraint: LatencyConstraint, graph: RuntimeGraph, path: tuple[str, ...], latencies: Latencies
 ) -> float:
     """The latency of one sequence, by its definition (3.2.3)."""
-    return sum(known.get(element, 0.0) for element in elements(constraint, graph, path))
+    return sum(latencies.get(element, 0.0) for element in elements(constraint, graph, path))

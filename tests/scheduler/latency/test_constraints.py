@@ -17,28 +17,28 @@ from . import graphs
 @given(st.data())
 def test_the_worst_sequence_is_that_of_the_whole_list_also_through_some_anchors(data: st.DataObject) -> None:
     graph = data.draw(graphs.graphs())
-    constraint, known = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
-    listed = {path: graphs.latency_s(constraint, graph, path, known) for path in graphs.sequences(constraint, graph)}
+    constraint, times_s = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
+    listed = {path: graphs.latency_s(constraint, graph, path, times_s) for path in graphs.sequences(constraint, graph)}
 
-    assert WatchedConstraint(constraint, graph, known).worst_s == max(listed.values(), default=None)
+    assert WatchedConstraint(constraint, graph, times_s).worst_s == max(listed.values(), default=None)
     task = data.draw(st.sampled_from(constraint.tasks))
     of_task = sorted(vertex.id for vertex in graph.of_task(task))
     anchors = data.draw(st.frozensets(st.sampled_from(of_task), min_size=1))
     through = [latency for path, latency in listed.items() if not anchors.isdisjoint(path)]
-    assert WatchedConstraint(constraint, graph, known, anchors).worst_s == max(through, default=None)
+    assert WatchedConstraint(constraint, graph, times_s, anchors).worst_s == max(through, default=None)
 
 
 @given(st.data())
 def test_each_element_knows_its_worst_sequence(data: st.DataObject) -> None:
     graph = data.draw(graphs.graphs())
-    constraint, known = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
+    constraint, times_s = data.draw(graphs.constraints(graph)), data.draw(graphs.latencies(graph))
     expected: dict[object, float] = {}
     for path in graphs.sequences(constraint, graph):
-        latency = graphs.latency_s(constraint, graph, path, known)
+        latency = graphs.latency_s(constraint, graph, path, times_s)
         for element in [*path, *(Channel(*ends) for ends in pairwise(path))]:
             expected[element] = max(latency, expected.get(element, 0.0))
 
-    assert WatchedConstraint(constraint, graph, known).worst_through() == expected
+    assert WatchedConstraint(constraint, graph, times_s).worst_through() == expected
 
 
 def test_half_a_billion_sequences_are_never_listed() -> None:

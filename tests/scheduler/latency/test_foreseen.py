@@ -93,10 +93,10 @@ def test_open_batches_count_as_if_they_were_there_and_it_is_told(
 def test_what_is_told_to_be_in_reach_is_chosen_so(
     limit_s: float, percentile: float | None, able: set[str]
 ) -> None:
-    own, limit = alone(*able), LatencyLimit(limit_s, percentile=percentile)
-    notes = out_of_reach(FLOW, (limit,), task_types=TYPES, costs=DECLARED, alone=own)
+    on_own, limit = alone(*able), LatencyLimit(limit_s, percentile=percentile)
+    notes = out_of_reach(FLOW, (limit,), task_types=TYPES, costs=DECLARED, alone=on_own)
     chosen = choose_modes(
-        own.queries, [LimitOnWay("w", own.way, limit.limit_s, limit.share)], dict.fromkeys(sorted(able), ""))
+        on_own.queries, [LimitOnWay("w", on_own.way, limit.limit_s, limit.share)], dict.fromkeys(sorted(able), ""))
 
     is_met = chosen.paced.expected["w"].least_s is None
     if any("rests on open batches" in note for note in notes):

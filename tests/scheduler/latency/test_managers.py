@@ -20,7 +20,7 @@ from . import graphs
 def test_each_sequence_is_watched_by_exactly_one_manager(data: st.DataObject) -> None:
     graph = data.draw(graphs.graphs())
     constraints = data.draw(st.lists(graphs.constraints(graph), max_size=3))
-    known = data.draw(graphs.latencies(graph))
+    latencies = data.draw(graphs.latencies(graph))
 
     managers = compute_qos_setup(graph, constraints)
 
@@ -30,10 +30,10 @@ def test_each_sequence_is_watched_by_exactly_one_manager(data: st.DataObject) ->
     for manager in managers:
         part = _subgraph(manager, graph)
         for share in manager.shares:
-            own = graphs.sequences(share.constraint, part, share.anchors)
-            watched.update((share.constraint.limit_s, path) for path in own)
-            worst_s = max((graphs.latency_s(share.constraint, part, path, known) for path in own), default=None)
-            assert WatchedConstraint(share.constraint, part, known, share.anchors).worst_s == worst_s
+            paths = graphs.sequences(share.constraint, part, share.anchors)
+            watched.update((share.constraint.limit_s, path) for path in paths)
+            worst_s = max((graphs.latency_s(share.constraint, part, path, latencies) for path in paths), default=None)
+            assert WatchedConstraint(share.constraint, part, latencies, share.anchors).worst_s == worst_s
     assert watched == wanted
 
 

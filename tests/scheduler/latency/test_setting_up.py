@@ -43,7 +43,7 @@ def set_up(graph: RuntimeGraph, constraints: list[LatencyConstraint]) -> dict[st
 def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(data: st.DataObject) -> None:
     graph = data.draw(graphs.graphs())
     constraints = data.draw(st.lists(graphs.constraints(graph), max_size=3))
-    known = data.draw(graphs.latencies(graph))
+    latencies = data.draw(graphs.latencies(graph))
     nodes = sorted({vertex.worker for vertex in graph.vertices.values()})
     away = data.draw(st.sets(st.sampled_from(nodes)))
 
@@ -66,10 +66,10 @@ def test_all_nodes_watch_each_sequence_exactly_once_also_while_some_are_away(dat
         part = graph_of(setup)
         for share in setup.shares:
             constraint, anchors = constraint_of(share), frozenset(share.anchors)
-            own = graphs.sequences(constraint, part, anchors)
-            watched.update((constraint.sequence, constraint.limit_s, path) for path in own)
-            worst_s = max((graphs.latency_s(constraint, part, path, known) for path in own), default=None)
-            assert WatchedConstraint(constraint, part, known, anchors).worst_s == worst_s
+            paths = graphs.sequences(constraint, part, anchors)
+            watched.update((constraint.sequence, constraint.limit_s, path) for path in paths)
+            worst_s = max((graphs.latency_s(constraint, part, path, latencies) for path in paths), default=None)
+            assert WatchedConstraint(constraint, part, latencies, anchors).worst_s == worst_s
     assert watched == wanted
 
 
@@ -80,9 +80,9 @@ def test_a_set_up_says_who_reads_whom_and_whose_ages_are_told() -> None:
     setups = qos_setups(
         graph, [LatencyConstraint(along(("a", "b")), 1.0, 60, 99)], longest_ms=dict.fromkeys("abc", 8_000),
         sources={"a"}, reads={"b": {"old.0": "a"}, "c": {"b.1": "b"}})
-    own = setups["n2"].own
-    assert (own["b"].reads, own["b"].ages) == ({"old.0": "a"}, True)
-    assert (own["c"].reads, own["c"].ages) == ({}, False), "no limit is on it"
+    queries = setups["n2"].own
+    assert (queries["b"].reads, queries["b"].ages) == ({"old.0": "a"}, True)
+    assert (queries["c"].reads, queries["c"].ages) == ({}, False), "no limit is on it"
     assert not setups["n1"].own["a"].ages
     assert setups["n1"].shares[0].percentile == 99
     assert setups["n2"].stands_in["n1"].shares == setups["n1"].shares
@@ -118,9 +118,9 @@ def ways() -> st.SearchStrategy[Way]:
 @given(ways())
 def test_a_limit_is_on_each_path_of_its_way(way: Way) -> None:
     def onwards(path: tuple[str, ...]) -> list[tuple[str, ...]]:
-        own = [path] if path[-1] in way.ends else []
-        return own + [longer for reader, writers in way.writers.items() if path[-1] in writers
-                      for longer in onwards((*path, reader))]
+        whole = [path] if path[-1] in way.ends else []
+        return whole + [longer for reader, writers in way.writers.items() if path[-1] in writers
+                        for longer in onwards((*path, reader))]
 
     wanted = [path for start in way.starts for path in onwards((start,))]
     assert sorted(constrained_paths(way)) == sorted(wanted)

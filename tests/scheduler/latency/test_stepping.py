@@ -252,12 +252,12 @@ def test_only_a_reader_that_waits_is_made_quicker() -> None:
 
 
 def test_of_several_managers_the_one_that_wants_batches_nearest_counts() -> None:
-    own = OwnQuery(8_000, ("n1", "n2"))
-    assert agreed_ms(own, 4_000, {"n1": 4_000, "n2": 500}) == 500
-    assert agreed_ms(own, 500, {"n1": 4_000}) == 500, "the other one has just begun, and may be of the same mind"
-    assert agreed_ms(own, 4_000, {"n1": 300}) == 300
-    assert agreed_ms(own, 500, {"n1": 4_000, "n2": 4_000, "gone": 500}) == 4_000
-    assert agreed_ms(own, 500, {"n1": 9_000, "n2": 9_000}) == 8_000
-    assert agreed_ms(own, 500, {}) == 500
-    assert grown_ms(own, 500) == 500
+    query = OwnQuery(8_000, ("n1", "n2"))
+    assert agreed_ms(query, 4_000, {"n1": 4_000, "n2": 500}) == 500
+    assert agreed_ms(query, 500, {"n1": 4_000}) == 500, "the other one has just begun, and may be of the same mind"
+    assert agreed_ms(query, 4_000, {"n1": 300}) == 300
+    assert agreed_ms(query, 500, {"n1": 4_000, "n2": 4_000, "gone": 500}) == 4_000
+    assert agreed_ms(query, 500, {"n1": 9_000, "n2": 9_000}) == 8_000
+    assert agreed_ms(query, 500, {}) == 500
+    assert grown_ms(query, 500) == 500
     assert grown_ms(OwnQuery(8_000), 500) == 550, "no limit is on it"

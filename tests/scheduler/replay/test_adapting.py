@@ -50,8 +50,8 @@ def played(
 ) -> tuple[Replayed, ReplaySetup]:
     estate = adapted(ElementPolicy(guards or {}, source=source), count=len(rates))
     sources = [submitted.running["s"] for submitted in estate.submitted.values()]
-    own = {"policies": ACTING, "goals": dict.fromkeys(estate.submitted, GOALS), "step_s": STEP_S, **other}
-    setup = ReplaySetup(estate, dict(zip(sources, rates, strict=True)), TYPES, PRICES, **own)
+    options = {"policies": ACTING, "goals": dict.fromkeys(estate.submitted, GOALS), "step_s": STEP_S, **other}
+    setup = ReplaySetup(estate, dict(zip(sources, rates, strict=True)), TYPES, PRICES, **options)
     return replay(setup), setup
 
 

@@ -41,8 +41,8 @@ def held_up(rates: list[float], **other: object) -> ReplaySetup:
         estate = submit(estate, flow(name, {
             "s": ("sensors", {"seed": 1}), "a": ("scale", {"by": 2}), task: kind, "o": ("archive", {"name": name})},
             f"s > a > {task} > o", rates={"s": 2_000.0}), team=team)
-    own = {"costs": Costs(event_us={"count": 300.0}), "limits": {"quick": (LatencyLimit(6.0),)}, "step_s": STEP_S}
-    return ReplaySetup(estate, {estate.submitted["quick"].running["s"]: rates}, TYPES, PRICES, **(own | other))
+    options = {"costs": Costs(event_us={"count": 300.0}), "limits": {"quick": (LatencyLimit(6.0),)}, "step_s": STEP_S}
+    return ReplaySetup(estate, {estate.submitted["quick"].running["s"]: rates}, TYPES, PRICES, **(options | other))
 
 
 RISING = [1_000.0] * 20 + [4_000.0] * 60
@@ -143,4 +143,4 @@ def test_a_core_is_shared_so_that_nobody_has_less_than_who_wants_no_more(wanted:
     assert sum(shares.values()) == pytest.approx(0.9)
     for name, share in shares.items():
         assert share >= wanted[name] - 1e-9 or share >= max(
-            min(other, wanted[each]) for each, other in shares.items()) - 1e-9
+            min(other, wanted[query]) for query, other in shares.items()) - 1e-9

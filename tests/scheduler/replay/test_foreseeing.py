@@ -151,22 +151,22 @@ def minutes(course: Course) -> list[float]:
     return [course(later_s) for later_s in range(-DAYS * DAY_S, 0, 60)]
 
 
-def forecast(known: Sequence[float]) -> MinuteForecast:
-    return forecast_minutes(known, judged_course(known), begin_s=0.0)
+def forecast(samples: Sequence[float]) -> MinuteForecast:
+    return forecast_minutes(samples, judged_course(samples), begin_s=0.0)
 
 
-@pytest.mark.parametrize(("known", "why"), [
+@pytest.mark.parametrize(("samples", "why"), [
     ([5.0], "Too little is known"), ([100.0] * 500, "less wrong"),
     (np.random.default_rng(1).choice([0.0, 1e5], 3_000).tolist(), "wrong")])
-def test_where_a_forecast_is_no_good_it_is_said_why_there_is_none(known: list[float], why: str) -> None:
-    made = forecast(known)
+def test_where_a_forecast_is_no_good_it_is_said_why_there_is_none(samples: list[float], why: str) -> None:
+    made = forecast(samples)
     assert made.values == () == made.ahead(0.0) and why in made.why_averages
 
 
 def test_a_forecast_stands_between_what_was_seen_and_what_its_method_says() -> None:
     made = forecast(minutes(lambda later_s: rising(later_s + RISE_S - 120)))
     assert made.method == "season" and made.why_averages == ""
-    assert all(LOW - 1 <= each <= HIGH + 1 for each in made.values)
+    assert all(LOW - 1 <= value <= HIGH + 1 for value in made.values)
     assert made.values[-1] > 0.9 * HIGH and 0 <= made.error < 0.3
     assert len(made.values) == AHEAD + AGAIN_S / 60
     assert made.ahead(90.0) == made.values[1:1 + AHEAD]

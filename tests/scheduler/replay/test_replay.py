@@ -54,8 +54,8 @@ def estate_of(count: int, slots: tuple[Slot, ...] = SLOTS) -> Estate:
 def setup_of(estate: Estate, *rates: Sequence[float], **other: object) -> ReplaySetup:
     """Rates by the order of dataflows; the first has a limit."""
     sources = [submitted.running["s"] for submitted in estate.submitted.values()]
-    own = {"policies": POLICIES, "limits": {"d0": (LIMIT,)}, "step_s": STEP_S, **other}
-    return ReplaySetup(estate, dict(zip(sources, rates, strict=True)), TYPES, PRICES, **own)
+    options = {"policies": POLICIES, "limits": {"d0": (LIMIT,)}, "step_s": STEP_S, **other}
+    return ReplaySetup(estate, dict(zip(sources, rates, strict=True)), TYPES, PRICES, **options)
 
 
 def check_work(result: Replayed, setup: ReplaySetup) -> None:
@@ -122,7 +122,7 @@ def test_what_is_set_is_set_in_the_estate(day: tuple[Replayed, ReplaySetup]) -> 
     set_to = {change.change.subject: change.change.after for change in led.changes
               if change.change.aspect is Aspect.BATCHES}
     assert set_to
-    opened = {name for name, own in led.estate.settings.items() if own.real_time}
+    opened = {name for name, settings in led.estate.settings.items() if settings.real_time}
     inherited = {ancestor for name in opened for ancestor in (name, *led.estate.fragments[name].inherits)}
     assert {name for name, mode in set_to.items()
             if mode is BatchMode.OPEN and name in led.estate.fragments} <= inherited

@@ -74,9 +74,9 @@ class ByDefinition:
 
     def able(self, task: str) -> float:
         """φ·Δt/c, core by core."""
-        each = [self.conditions.speeds.get(vm, self.placement.vms[vm].kind.speed)
-                for vm, cores in self.placement.cores[task].items() for _ in range(cores)]
-        return sum(each) * self.conditions.seconds / self.alternate(task).event_s
+        speeds = [self.conditions.speeds.get(vm, self.placement.vms[vm].kind.speed)
+                  for vm, cores in self.placement.cores[task].items() for _ in range(cores)]
+        return sum(speeds) * self.conditions.seconds / self.alternate(task).event_s
 
     def out(self, task: str) -> float:
         return min(self.coming(task), self.able(task)) * self.alternate(task).selectivity / self.conditions.seconds
@@ -154,10 +154,10 @@ def test_hours_that_are_begun_are_paid_or_seconds_alone(
     begun_s: float, ended_s: float | None, at_s: float, hours: int, seconds: float
 ) -> None:
     vms = {"v": RentedVm(LARGE, begun_s, ended_s), "w": RentedVm(SMALL, begun_s, ended_s)}
-    each = LARGE.per_hour + SMALL.per_hour
+    per_hour = LARGE.per_hour + SMALL.per_hour
 
-    assert cost_of(vms, at_s) == pytest.approx(hours * each)
-    assert cost_of(vms, at_s, billing="seconds") == pytest.approx(seconds / 3600 * each)
+    assert cost_of(vms, at_s) == pytest.approx(hours * per_hour)
+    assert cost_of(vms, at_s, billing="seconds") == pytest.approx(seconds / 3600 * per_hour)
 
 
 @given(problems(), st.floats(1.0, 50.0), st.floats(0.1, 40.0), st.floats(0.0, 1.0))

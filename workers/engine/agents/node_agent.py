@@ -190,8 +190,8 @@ class NodeAgent:
                 self._calibration.turn(now_ms, is_calm=self._is_calm(now_ms))
             if (states := [slot.state for slot in self._slots]) != reported_states:
                 self._news.set()
-            own = {slot.pid for slot in self._processes} | self._own_pids
-            reap_orphans(own if self._archiver is None else own | {self._archiver.pid})
+            children = {slot.pid for slot in self._processes} | self._own_pids
+            reap_orphans(children if self._archiver is None else children | {self._archiver.pid})
             if now_ms >= report_at_ms or self._news.is_set():
                 self._news.clear()
                 reported_states = states
@@ -279,7 +279,7 @@ class NodeAgent:
         key = (process.name, process.pid)
         if key not in self._meters:
             living = {(living.name, living.pid) for living in self._processes}
-            self._meters = {known: meter for known, meter in self._meters.items() if known in living}
+            self._meters = {process: meter for process, meter in self._meters.items() if process in living}
             self._meters[key] = TreeMeter(process.pid, from_now=process.was_spare)
         return self._meters[key].sample(now_ms)
 

@@ -109,10 +109,10 @@ def free_to(
     for channel, (block, number) in freed_to.items():
         if channel != TICKS:
             channels.commit(channel, keys.copies_reader(fragment), Offset(f"{block}-{number}"))
-    known = texts(broker.hgetall(keys.ranges(fragment)))
+    ranges = texts(broker.hgetall(keys.ranges(fragment)))
     # Where all have places in the same channels, one in others is from before the query came to read these.
     has_others = freed_to.keys() == set(needed)
-    old = [name for name in known if name.startswith(_BEGINS) and _is_before(
+    old = [name for name in ranges if name.startswith(_BEGINS) and _is_before(
         entries_of(name.removeprefix(_BEGINS)), freed_to, has_others=has_others)]
     if old:
         broker.hdel(keys.ranges(fragment), *old)
@@ -131,18 +131,18 @@ def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
 def recorded_behind(broker: redis.Redis, fragment: str, place: str) -> list[str] | None:
     """Where each of the batches ends that are recorded behind a place, in their order; None where that is none, or
     where they lead round and round: slots write there."""
-    known = texts(broker.hgetall(keys.ranges(fragment)))
+    ranges = texts(broker.hgetall(keys.ranges(fragment)))
     ends: list[str] = []
-    while (end := known.get(_BEGINS + place)) is not None and len(ends) < len(known):
+    while (end := ranges.get(_BEGINS + place)) is not None and len(ends) < len(ranges):
         ends.append(end)
         place = end
-    return ends if end is None and place == known.get(_NEXT) else None
+    return ends if end is None and place == ranges.get(_NEXT) else None
 
 
 def _has_come_to(place: str, following: str) -> bool:
-    own = entries_of(place)
-    known = [(own[channel], entry) for channel, entry in entries_of(following).items() if channel in own]
-    return bool(known) and all(at >= entry for at, entry in known)  # one that has read nothing has come nowhere
+    entries = entries_of(place)
+    pairs = [(entries[channel], entry) for channel, entry in entries_of(following).items() if channel in entries]
+    return bool(pairs) and all(at >= entry for at, entry in pairs)  # one that has read nothing has come nowhere
 
 
 def _is_before(
@@ -150,5 +150,5 @@ def _is_before(
 ) -> bool:
     if entries.keys() - freed_to.keys() or freed_to.keys() - entries.keys():
         return has_others
-    return all(own <= freed_to[channel] for channel, own in entries.items()) and any(
-        own < freed_to[channel] for channel, own in entries.items())
+    return all(entry <= freed_to[channel] for channel, entry in entries.items()) and any(
+        entry < freed_to[channel] for channel, entry in entries.items())

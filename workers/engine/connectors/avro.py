@@ -101,18 +101,18 @@ class Registry:
             _bound_decimals()
             try:
                 schema = fastavro.parse_schema(_with_short_names(json.loads(document["schema"])))
-                known = schema, SchemaLimits(schema)
+                parsed = schema, SchemaLimits(schema)
             except UnreadableMessage:
                 raise
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
-            self._keep(number, known, len(document["schema"]))
-            return known
+            self._keep(number, parsed, len(document["schema"]))
+            return parsed
         return self._schemas[number]
 
-    def _keep(self, number: int, known: tuple[Any, SchemaLimits], size: int) -> None:
+    def _keep(self, number: int, parsed: tuple[Any, SchemaLimits], size: int) -> None:
         """Keep a schema, and let the oldest go where all together are too large."""
-        self._schemas[number], self._sizes[number] = known, size
+        self._schemas[number], self._sizes[number] = parsed, size
         while sum(self._sizes.values()) > MOST_SCHEMA_BYTES:
             oldest = next(iter(self._sizes))
             del self._sizes[oldest], self._schemas[oldest]
@@ -262,16 +262,16 @@ class SchemaLimits:
         if kind in ("record", "error"):
             self._known[name] = None
             fields = [self._size(field["type"], level + 1) for field in schema["fields"]]
-            known = self._known[name] = SchemaSize(
+            named_size = self._known[name] = SchemaSize(
                 1 + sum(size.values for size in fields), sum(size.least_bytes for size in fields),
                 1 + max((size.levels for size in fields), default=0))
-            return known
+            return named_size
         if kind in ("enum", "fixed"):
             size = schema.get("size", 1)
             if type(size) is not int or size < 0:  # one below 0 would hide how few bytes other values take
                 raise UnreadableMessage("has a schema with a size that is no number of bytes")
-            known = self._known[name] = SchemaSize(1, size, 1)
-            return known
+            named_size = self._known[name] = SchemaSize(1, size, 1)
+            return named_size
         if kind in ("array", "map"):
             item = schema["items" if kind == "array" else "values"]
             size = self._size(item, level + 1)
@@ -285,9 +285,9 @@ class SchemaLimits:
     def _size_by_name(self, name: str) -> SchemaSize:
         if name not in self._known:
             return SchemaSize(1, LEAST_BYTES.get(name, 1), 1)
-        known = self._known[name]
-        if known is not None:
-            return known
+        size = self._known[name]
+        if size is not None:
+            return size
         self.contains_itself = True
         self._repeated.append(name)
         return SchemaSize(1, 0, 1)

@@ -75,10 +75,10 @@ def _end_of(listed: ListedFile, store: FileStore, config: Mapping[str, Any], cou
 
 def _reading(listed: ListedFile, config: Mapping[str, Any]) -> FileReading:
     """How a file is read, by the config."""
-    known: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "file_name": listed.name.encode(errors="backslashreplace").decode(), "file_time": listed.modified_ms}
-    extras = {name: known[name] for name in config["include"]}
-    return FileReading(known["file_name"], config["format"], config["header"], config["columns"], extras or None)
+    extras = {name: facts[name] for name in config["include"]}
+    return FileReading(facts["file_name"], config["format"], config["header"], config["columns"], extras or None)
 
 
 class ReadFiles:
@@ -119,13 +119,13 @@ class FilesReader:
         self._ahead: list[ListedFile] = []
         self._pieces: FilePieces | None = None
         self._due_s = 0.0
-        known = opening.position
-        if known is None:
+        position = opening.position
+        if position is None:
             self._done, self._now, self._at = self._begin(config["start"], late_ms), None, None
         else:
-            self._done = ReadFiles(known["floor_ms"], known["names"], late_ms=late_ms)
-            self._now = ListedFile(*known["now"]) if known["now"] else None  # it was being read
-            self._at = known["at"]
+            self._done = ReadFiles(position["floor_ms"], position["names"], late_ms=late_ms)
+            self._now = ListedFile(*position["now"]) if position["now"] else None  # it was being read
+            self._at = position["at"]
 
     def position(self) -> Position:
         now = self._now

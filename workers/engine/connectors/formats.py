@@ -83,11 +83,11 @@ class MessageLayout:
     @property
     def schema_json(self) -> str:
         """The schema of the stream, as Spark writes it."""
-        own = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
+        stream_fields = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
         rest = [
             {"name": name, "type": "long" if kind == "bigint" else kind, "nullable": True, "metadata": {}}
             for name, kind in self.columns.items()]
-        return json.dumps({"type": "struct", "fields": [*own, *rest]})
+        return json.dumps({"type": "struct", "fields": [*stream_fields, *rest]})
 
     @property
     def arrow(self) -> pa.Schema:

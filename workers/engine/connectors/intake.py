@@ -152,9 +152,9 @@ class IntakeStore:
 
     def know(self, task: str, readers: Collection[str]) -> None:
         """Remember that these have read the source, where it is there."""
-        known = self.readers(task)
-        if not known.issuperset(readers) and self._broker.exists(keys.connector(task)):
-            self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*known, *readers})))
+        before = self.readers(task)
+        if not before.issuperset(readers) and self._broker.exists(keys.connector(task)):
+            self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*before, *readers})))
 
     def join(self, task: str, reader: str, *, predecessors: Iterable[str] = ()) -> bool:
         """Give a reader its place, from now on; False while a predecessor is still registered."""

@@ -213,18 +213,18 @@ class KafkaReader:
         if self._registry is not None:
             self._registry.close()
 
-    def _begin(self, known: Position | None, anew: Collection[str] = ()) -> dict[str, dict[str, int]]:
+    def _begin(self, position: Position | None, anew: Collection[str] = ()) -> dict[str, dict[str, int]]:
         """The offsets to begin at, by topic and partition: those that are known, else where the config says; of topics
         that were made anew the first. One of which that is not known may have fewer partitions than before."""
         parts_of = {topic: self._partitions(topic) for topic in self._topics}
-        known_of = {topic: at for topic, at in (known or {}).get("offsets", {}).items() if topic not in anew}
+        known_of = {topic: at for topic, at in (position or {}).get("offsets", {}).items() if topic not in anew}
         offsets = {
             topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in parts_of[topic]}
             for topic in self._topics}
         missing = [
             self._kafka.TopicPartition(topic, partition)
             for topic in self._topics for partition in parts_of[topic] if str(partition) not in offsets[topic]]
-        for topic, partition, offset in self._first(missing, start="oldest" if known else self._config["start"]):
+        for topic, partition, offset in self._first(missing, start="oldest" if position else self._config["start"]):
             offsets[topic][str(partition)] = offset
         return offsets
 
@@ -387,9 +387,9 @@ class _EndsReader(KafkaReader):
         yield self._taken(raw[-self._count:])
 
     def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
-        each = max(1, min(self._count, MOST_LOOKED_AT // max(1, len(missing))))
+        events_each = max(1, min(self._count, MOST_LOOKED_AT // max(1, len(missing))))
         watermarks = [(part, self._marks(part)) for part in missing]
-        return [(part.topic, part.partition, max(low, high - each)) for part, (low, high) in watermarks]
+        return [(part.topic, part.partition, max(low, high - events_each)) for part, (low, high) in watermarks]
 
     def _ended(self, message: Any) -> None:
         self._at_end.add((message.topic(), message.partition()))

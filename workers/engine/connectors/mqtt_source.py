@@ -286,8 +286,8 @@ class MqttReader:
             if message.qos:
                 self._client.ack(message.mid, message.qos)
             return
-        known = {"mqtt_topic": topic, "mqtt_retained": bool(message.retain)}
-        extras = {name: known[name] for name in self._config["include"]}
+        facts = {"mqtt_topic": topic, "mqtt_retained": bool(message.retain)}
+        extras = {name: facts[name] for name in self._config["include"]}
         self._got_bytes += len(body) + len(message._topic)
         self._got.append((Message(body, topic, extras=extras or None), message.mid, message.qos))
 

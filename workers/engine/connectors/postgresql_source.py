@@ -227,8 +227,8 @@ class PostgresqlReader:
             "order by grows.{column} limit %(most)s"
         )
         names = sql.SQL("").join(sql.SQL("{}, ").format(sql.Identifier("grows", name)) for name in self._names)
-        known = {"column": column, "table": table, "kind": sql.SQL(kinds[self._column])}
-        return look.format(names=names, **known), look.format(names=sql.SQL(""), **known)
+        parts = {"column": column, "table": table, "kind": sql.SQL(kinds[self._column])}
+        return look.format(names=names, **parts), look.format(names=sql.SQL(""), **parts)
 
     def _begin(self, start: str) -> str | None:
         if start == "oldest":

@@ -47,18 +47,19 @@ def wanted_sources(
         head = fragment.tasks[0]
         if head.type not in task_types or task_types[head.type].connector is None:
             continue
-        known = sources.get(head.id, WantedSource(head, {}, frozenset()))
+        live_source = sources.get(head.id, WantedSource(head, {}, frozenset()))
         before = _line(desired, fragment.inherits)
         if fragment.paused or fragment.id in desired.outgoing:
-            known = replace(known, staying=known.staying | before | {fragment.id})
+            live_source = replace(live_source, staying=live_source.staying | before | {fragment.id})
         else:
-            known = replace(known, readers={**known.readers, fragment.id: before})
-        sources[head.id] = replace(known, passed=known.passed.seen(desired, fragment))
+            live_source = replace(live_source, readers={**live_source.readers, fragment.id: before})
+        sources[head.id] = replace(live_source, passed=live_source.passed.seen(desired, fragment))
     for node, heirs in desired.remote_heirs.items():
         for heir in heirs:
-            known = sources.get(heir.tasks[0].id)
-            if known is not None:
-                sources[known.task.id] = replace(known, passed=known.passed.followed_by(heir.id, node))
+            live_source = sources.get(heir.tasks[0].id)
+            if live_source is not None:
+                sources[live_source.task.id] = replace(
+                    live_source, passed=live_source.passed.followed_by(heir.id, node))
     return {task: source for task, source in sources.items() if not source.passed.is_over(let_go)}
 
 

@@ -148,13 +148,13 @@ class SparkReader:
         except Exception as error:
             raise self._refused(error) from None
 
-    def _begin(self, known: Position | None) -> dict[str, Any]:
+    def _begin(self, position: Position | None) -> dict[str, Any]:
         """The position that counts with this checkpoint: another one's batches have other numbers."""
         begin = {"query": str(self._query.id), "batch": -1, "rows": None}
-        if known is None:
+        if position is None:
             return begin
-        if known["query"] == begin["query"]:
-            return dict(known)
+        if position["query"] == begin["query"]:
+            return dict(position)
         self._lost.append(DeadLetter(
             "the place in the source is lost with its checkpoint: it is read from where its options say", "checkpoint"))
         return begin

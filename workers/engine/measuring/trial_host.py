@@ -224,9 +224,9 @@ class Host:
             around.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
-    def _end_workers(self, own: Collection[str]) -> None:
+    def _end_workers(self, queries: Collection[str]) -> None:
         """End the Python workers; not where others' queries have come here meanwhile, which would fail without them."""
-        if all(query.name in own for query in self._around.spark.streams.active):
+        if all(query.name in queries for query in self._around.spark.streams.active):
             end_python_workers()
 
     def _compile(self, chain: Chain, config: ChannelConfig) -> CompiledQuery:

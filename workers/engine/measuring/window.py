@@ -53,7 +53,7 @@ class TrialWindow:
 def sample_of(at_s: float, batches: Sequence[TrialBatch], seconds: float, cpu: float, memory_mb: float) -> TrialSample:
     """The sample of the batches that ended in some seconds; its memory is still in MiB."""
     out = sum(batch.events_out for batch in batches)
-    known = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
-    latency_s = round(sum(latency * count for latency, count in known) / out, 4) if out else None
+    latencies = [(batch.latency_s, batch.events_out) for batch in batches if batch.latency_s is not None]
+    latency_s = round(sum(latency * count for latency, count in latencies) / out, 4) if out else None
     through = sum(batch.events_in for batch in batches) / seconds
     return TrialSample(round(at_s, 3), latency_s, round(through, 2), round(cpu, 4), memory_mb)

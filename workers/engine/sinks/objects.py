@@ -75,14 +75,14 @@ class ObjectWriter:
     def _name(self, after: Offset) -> str:
         return f"{self._base}-{number_of(after):020d}"
 
-    def _look(self, known: Offset) -> Offset | None:
+    def _look(self, noted: Offset) -> Offset | None:
         """The last block that is in an object, of those that begin where the sink is known to be, or behind it."""
         from obstore.exceptions import BaseError
 
         try:
-            name = self._newest(self._name(known))
+            name = self._newest(self._name(noted))
             if not name:
-                return None if known == START else known
+                return None if noted == START else noted
             attributes: Any = self._bucket.get(name).attributes
         except (BaseError, OSError) as error:
             raise s3.explained(error, self._what) from None

@@ -74,8 +74,8 @@ class SinkRunner(Retried):
             self.is_empty = True
             self._stopping.wait(LOOK_S)
             return
-        known = store.position(sink.channel)
-        writer = self._open(schema, known)
+        noted = store.position(sink.channel)
+        writer = self._open(schema, noted)
         try:
             if notice := getattr(writer, "notice", ""):
                 self._on_event(
@@ -83,8 +83,8 @@ class SinkRunner(Retried):
                     what=notice)
             restored = store.restored(sink.channel)
             if restored is not None:
-                writer = self._after_a_restore(writer, restored, schema, known)
-            self._find_place(writer, known)
+                writer = self._after_a_restore(writer, restored, schema, noted)
+            self._find_place(writer, noted)
             while not self._stopping.is_set():
                 self._become(RUNNING)
                 order = store.asked(sink.channel)
@@ -102,11 +102,11 @@ class SinkRunner(Retried):
             with suppress(Exception):
                 writer.close()
 
-    def _open(self, schema: str, known: Offset) -> Writer:
+    def _open(self, schema: str, noted: Offset) -> Writer:
         sink = self.sink
-        return sink.open(SinkOpening(sink.name, sink.task, sink.config(), column_names(schema), known, sink.folder))
+        return sink.open(SinkOpening(sink.name, sink.task, sink.config(), column_names(schema), noted, sink.folder))
 
-    def _after_a_restore(self, writer: Writer, restored: Offset, schema: str, known: Offset) -> Writer:
+    def _after_a_restore(self, writer: Writer, restored: Offset, schema: str, noted: Offset) -> Writer:
         """Go on as another sink where the other system has more than the channel that was put back.
 
         Blocks that come will have the numbers of those that it has, and other events: as the same sink, it would be
@@ -119,12 +119,12 @@ class SinkRunner(Retried):
         writer.close()
         self.sink = replace(self.sink, name=f"weir-{life}")
         self._on_event("sink_began_anew", task=self.sink.task)
-        return self._open(schema, known)
+        return self._open(schema, noted)
 
-    def _find_place(self, writer: Writer, known: Offset) -> None:
+    def _find_place(self, writer: Writer, noted: Offset) -> None:
         """Where to go on: behind what the other system has, which may be more than was noted here."""
         sink, store = self.sink, self._store
-        self._position = max(known, writer.position() or known)
+        self._position = max(noted, writer.position() or noted)
         self._place = store.place(sink.channel)
         self._pending, self._kept = [], []
         after, unnoted = self._place, 0
@@ -134,11 +134,11 @@ class SinkRunner(Retried):
                 if block.offset > self._position:
                     break
                 self._kept.append(KeptBlock(block.offset, block.events, block.written_ms))
-                unnoted += block.events if block.offset > known else 0
+                unnoted += block.events if block.offset > noted else 0
             if not blocks or blocks[-1].offset >= self._position:
                 break
             after = blocks[-1].offset
-        if self._position > known:
+        if self._position > noted:
             self._note(taken=unnoted, passed=unnoted)
 
     def _gather(self, batching: Batching) -> list[SpilledBlock]:

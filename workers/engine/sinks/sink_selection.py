@@ -29,11 +29,11 @@ def wanted_sinks(
         last = fragment.tasks[-1]
         if last.type in task_types and task_types[last.type].writer is not None:
             channel = fragment.channel(len(fragment.tasks) - 1)
-            known = sinks.get(channel, WantedSink(last, channel))
-            sinks[channel] = replace(known, passed=known.passed.seen(desired, fragment))
+            wanted = sinks.get(channel, WantedSink(last, channel))
+            sinks[channel] = replace(wanted, passed=wanted.passed.seen(desired, fragment))
     for node, heirs in desired.remote_heirs.items():
         for heir in heirs:
-            known = sinks.get(heir.channel(len(heir.tasks) - 1))
-            if known is not None:
-                sinks[known.channel] = replace(known, passed=known.passed.followed_by(heir.id, node))
+            wanted = sinks.get(heir.channel(len(heir.tasks) - 1))
+            if wanted is not None:
+                sinks[wanted.channel] = replace(wanted, passed=wanted.passed.followed_by(heir.id, node))
     return {channel: sink for channel, sink in sinks.items() if not sink.passed.is_over(let_go)}

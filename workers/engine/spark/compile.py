@@ -232,12 +232,12 @@ def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> l
     ways = [
         (task, task_types[name]) for task in tasks
         for name in _types_of(task) if name in task_types]
-    known = [(task, resolve(task_type)) for task, task_type in ways]
+    builders = [(task, resolve(task_type)) for task, task_type in ways]
     return [
         TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),
             reaches_out=needs_approval(task_types[task.type], task.config))
-        for task, build in known]
+        for task, build in builders]
 
 
 def _types_of(task: Task) -> list[str]:

@@ -40,7 +40,7 @@ def forget_copies(checkpoint: Path) -> None:
 
 def newest(folder: Path, *, upto: int) -> str | None:
     """The states of a fold after a batch; None where no event had come to it by then."""
-    batch = max((each for each in _batches(folder) if each <= upto), default=None)
+    batch = max((number for number in _batches(folder) if number <= upto), default=None)
     return None if batch is None else (folder / str(batch)).read_text(encoding="utf-8")
 
 
@@ -53,9 +53,9 @@ def size(checkpoint: Path) -> int:
 
 def begin(folder: Path, batch: int) -> str | None:
     """The states that a batch begins with. What it left when it was worked on before, and not committed, is deleted."""
-    for each in _batches(folder):
-        if each >= batch:
-            (folder / str(each)).unlink()
+    for number in _batches(folder):
+        if number >= batch:
+            (folder / str(number)).unlink()
     return newest(folder, upto=batch - 1)
 
 
@@ -65,8 +65,8 @@ def keep(folder: Path, batch: int, states: str) -> None:
     written = folder / f"{batch}.new"
     written.write_text(states, encoding="utf-8")
     os.replace(written, folder / str(batch))
-    for each in sorted(_batches(folder))[:-KEPT]:
-        (folder / str(each)).unlink()
+    for number in sorted(_batches(folder))[:-KEPT]:
+        (folder / str(number)).unlink()
 
 
 def _batches(folder: Path) -> list[int]:

@@ -141,17 +141,17 @@ class FoldHost:
         named = _BATCH.size + length
         folder = Path(body[_BATCH.size:named].decode())
         # Where a query was stopped in the middle of a batch, an old task may not be gone yet.
-        for other in [each for each, of in self._batches.items() if of.folder == folder]:
+        for other in [connection for connection, of in self._batches.items() if of.folder == folder]:
             self._batches.pop(other).close()
         self._batches[connection] = FoldBatch(self._definition(body[named:]), folder, batch)
         return b""
 
     def _definition(self, definition: bytes) -> FoldDefinition:
-        known = self._definitions.pop(definition, None) or _DefinitionReader(io.BytesIO(definition)).load()
-        self._definitions[definition] = known
+        read = self._definitions.pop(definition, None) or _DefinitionReader(io.BytesIO(definition)).load()
+        self._definitions[definition] = read
         while len(self._definitions) > _MOST_DEFINITIONS:
             self._definitions.popitem(last=False)
-        return known
+        return read
 
 
 class _DefinitionReader(pickle.Unpickler):

@@ -185,8 +185,8 @@ class QueryListener:
     def _keep(self, document: dict[str, Any]) -> None:
         name, run_id = document.get("name") or "", document["runId"]
         with self._lock:
-            known = self._progress.get(run_id)
-            if known is None or known.batch != document["batchId"]:  # polling meets a batch more than once
+            newest = self._progress.get(run_id)
+            if newest is None or newest.batch != document["batchId"]:  # polling meets a batch more than once
                 self._work[name] = self._work.get(name, Work()) + parse_work(document)
                 if name in self._watched:
                     self._watched[name].append(document)

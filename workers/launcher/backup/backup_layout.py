@@ -85,8 +85,8 @@ def sink_folders(data_dir: Path) -> Iterator[Path]:
 
 def unknown(data_dir: Path) -> list[str]:
     """Names in the folder that are neither copied nor known to be made again: somebody else's."""
-    known = {*STREAMING, *BEHIND_DATABASE, *SECRET, *MADE_AGAIN}
-    return sorted(path.name for path in data_dir.iterdir() if path.name not in known and not path.name.startswith("."))
+    names = {*STREAMING, *BEHIND_DATABASE, *SECRET, *MADE_AGAIN}
+    return sorted(path.name for path in data_dir.iterdir() if path.name not in names and not path.name.startswith("."))
 
 
 def _files_within(path: Path) -> Iterator[Path]:

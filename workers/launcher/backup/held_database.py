@@ -160,21 +160,21 @@ def known_migrations() -> Migrations:
     """The migrations that this version of Weir has or had, by app, from the names of its files."""
     with zipfile.ZipFile(ROOT / "dashboard" / "commands" / "earlier_migrations.zip") as earlier:
         had = [Path(name) for name in earlier.namelist()]
-    known: dict[str, set[str]] = {}
+    by_app: dict[str, set[str]] = {}
     for path in (*had, *(path.parents[1] / path.name for path in (ROOT / "dashboard").glob("*/migrations/*.py"))):
         if re.match(r"\d{4}_", path.name):
-            known.setdefault(path.parent.name, set()).add(path.stem)
-    return {app: sorted(names) for app, names in known.items()}
+            by_app.setdefault(path.parent.name, set()).add(path.stem)
+    return {app: sorted(names) for app, names in by_app.items()}
 
 
 def newer_migrations(migrations: Migrations) -> list[str]:
     """Which migrations of Weir's own apps this version does not know: those of a later one."""
-    known = known_migrations()
-    apps = {path.name for path in (ROOT / "dashboard").iterdir() if path.is_dir()} | set(known)
+    by_app = known_migrations()
+    apps = {path.name for path in (ROOT / "dashboard").iterdir() if path.is_dir()} | set(by_app)
     # Django's own apps, and those of an app that Weir no longer has, say nothing of its version.
     return sorted(
         f"{app}.{name}" for app, names in migrations.items() if app in apps for name in names
-        if name not in known.get(app, ()))
+        if name not in by_app.get(app, ()))
 
 
 def _by_app(rows: list[tuple[str, str]]) -> Migrations:

@@ -44,8 +44,8 @@ def of_system(data_dir: Path, *, given_url: str) -> Iterator[str]:
         raise CannotStart(
             f"The system of {data_dir} runs, but its broker does not answer: see logs/broker.log, and try again."
         ) from None
-    with held, started(data_dir) as own:
-        yield own
+    with held, started(data_dir) as broker_url:
+        yield broker_url
 
 
 @contextmanager

@@ -63,8 +63,8 @@ class Relay:
         return future.result(timeout=30)
 
     async def _join(self, node: asyncio.StreamReader, to_node: asyncio.StreamWriter) -> None:
-        own = asyncio.current_task()
-        self._connections.add(own)
+        this_task = asyncio.current_task()
+        self._connections.add(this_task)
         writers = [to_node]
         try:
             broker, to_broker = await asyncio.open_connection(*self._broker)
@@ -80,7 +80,7 @@ class Relay:
         except (OSError, asyncio.CancelledError):  # the broker is away, or this relay ends: so does the connection
             pass
         finally:
-            self._connections.discard(own)
+            self._connections.discard(this_task)
             for writer in writers:
                 with suppress(OSError):
                     writer.close()

@@ -195,19 +195,19 @@ def _one_family(constants: Sequence[Any]) -> bool:
 
 
 def _range(comparisons: Sequence[tuple[type[exp.Expression], list[Any]]]) -> _Range:
-    known = _Range()
+    bounds = _Range()
     for kind, values in comparisons:
         value = values[0]
         if kind in (exp.EQ, exp.In):
-            among = frozenset(values) if known.among is None else known.among & frozenset(values)
-            known = _Range(known.low, known.low_in, known.high, known.high_in, among)
+            among = frozenset(values) if bounds.among is None else bounds.among & frozenset(values)
+            bounds = _Range(bounds.low, bounds.low_in, bounds.high, bounds.high_in, among)
         elif kind in (exp.GT, exp.GTE):
-            if known.low is None or (value, kind is exp.GT) > (known.low, not known.low_in):
-                known = _Range(value, kind is exp.GTE, known.high, known.high_in, known.among)
+            if bounds.low is None or (value, kind is exp.GT) > (bounds.low, not bounds.low_in):
+                bounds = _Range(value, kind is exp.GTE, bounds.high, bounds.high_in, bounds.among)
         elif kind in (exp.LT, exp.LTE) and (
-                known.high is None or (value, kind is exp.LTE) < (known.high, known.high_in)):
-            known = _Range(known.low, known.low_in, value, kind is exp.LTE, known.among)
-    return known
+                bounds.high is None or (value, kind is exp.LTE) < (bounds.high, bounds.high_in)):
+            bounds = _Range(bounds.low, bounds.low_in, value, kind is exp.LTE, bounds.among)
+    return bounds
 
 
 _HOLDS: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
@@ -215,20 +215,20 @@ _HOLDS: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
     exp.GT: lambda a, b: a > b, exp.GTE: lambda a, b: a >= b}
 
 
-def _is_inside(known: _Range, kind: type[exp.Expression], values: Sequence[Any]) -> bool:
+def _is_inside(bounds: _Range, kind: type[exp.Expression], values: Sequence[Any]) -> bool:
     """Whether every value that a range leaves satisfies a comparison."""
-    if known.among is not None:
+    if bounds.among is not None:
         return all(any(value == other for other in values) if kind is exp.In else _HOLDS[kind](value, values[0])
-                   for value in known.among)
+                   for value in bounds.among)
     bound = values[0]
     if kind in (exp.GT, exp.GTE):
-        return known.low is not None and (known.low > bound or (
-            known.low == bound and (kind is exp.GTE or not known.low_in)))
+        return bounds.low is not None and (bounds.low > bound or (
+            bounds.low == bound and (kind is exp.GTE or not bounds.low_in)))
     if kind in (exp.LT, exp.LTE):
-        return known.high is not None and (known.high < bound or (
-            known.high == bound and (kind is exp.LTE or not known.high_in)))
+        return bounds.high is not None and (bounds.high < bound or (
+            bounds.high == bound and (kind is exp.LTE or not bounds.high_in)))
     if kind is exp.NEQ:
-        above = known.low is not None and (known.low > bound or (known.low == bound and not known.low_in))
-        below = known.high is not None and (known.high < bound or (known.high == bound and not known.high_in))
+        above = bounds.low is not None and (bounds.low > bound or (bounds.low == bound and not bounds.low_in))
+        below = bounds.high is not None and (bounds.high < bound or (bounds.high == bound and not bounds.high_in))
         return above or below
     return False

@@ -66,11 +66,11 @@ def normal(select: Select) -> Select:
     """A SELECT in its one form."""
     items = [Item(normal_expression(item.expression, select.aliases), item.names, tuple(sorted(item.excepted)))
              for item in select.items]
-    own = [item for item in items if not _is_implied(item)]
+    stated = [item for item in items if not _is_implied(item)]
     where = None if select.where is None else normal_expression(select.where, select.aliases)
     if isinstance(where, exp.Boolean) and where.this:
         where = None
-    return Select(tuple(own or items[:1]), where, frozenset({INPUT}))
+    return Select(tuple(stated or items[:1]), where, frozenset({INPUT}))
 
 
 def _is_implied(item: Item) -> bool:

@@ -87,8 +87,8 @@ def decimal_result(sign: str, one: str, other: str) -> str:
 
 def arithmetic(kind: str | None) -> str | None:
     """What a number is calculated as: int, bigint, its own decimal, or double."""
-    known = {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}
-    return kind if kind and decimal_of(kind) else known.get(kind, "double")
+    results = {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}
+    return kind if kind and decimal_of(kind) else results.get(kind, "double")
 
 
 def may_cast(kind: str | None, to: str) -> bool:

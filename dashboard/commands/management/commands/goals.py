@@ -31,13 +31,13 @@ class Command(DataflowCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        for each in fields(DataflowGoals):
-            parser.add_argument(f"--{each.name.replace('_', '-')}", type=float, help=HELP[each.name])
+        for goal in fields(DataflowGoals):
+            parser.add_argument(f"--{goal.name.replace('_', '-')}", type=float, help=HELP[goal.name])
         parser.add_argument("--none", action="store_true", help="no goals: adaptation leaves it alone")
         parser.add_argument("--document", action="store_true", help="as its document says")
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
-        given = {each.name: options[each.name] for each in fields(DataflowGoals) if options[each.name] is not None}
+        given = {goal.name: options[goal.name] for goal in fields(DataflowGoals) if options[goal.name] is not None}
         if options["none"] or options["document"]:
             record = choose_goals(
                 actor=actor, dataflow_id=record.pk, goals=None, as_document=options["document"])

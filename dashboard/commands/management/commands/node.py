@@ -95,15 +95,15 @@ class Command(BaseCommand):
         if listing["provider"] == "none":
             self.stdout.write("No machine is ordered: WEIR_MACHINE_COMMAND names no command, nor WEIR_MACHINE_WEBHOOK "
                               "an address.")
-        for each in listing["machines"]:
-            until = "was paid until" if each["ended"] else "is paid until"
-            slots = "a slot" if each["slots"] == 1 else f"{each['slots']} slots"
-            paid = f"for {each['per_hour']:.4g} {listing['currency']} an hour" if each["state"] in UNPAID_STATES else (
-                f"ordered {each['ordered']:%Y-%m-%d %H:%M} UTC, {until} {each['paid_until']:%Y-%m-%d %H:%M} UTC, "
-                f"{each['cost']:.4g} {listing['currency']}")
+        for row in listing["machines"]:
+            until = "was paid until" if row["ended"] else "is paid until"
+            slots = "a slot" if row["slots"] == 1 else f"{row['slots']} slots"
+            paid = f"for {row['per_hour']:.4g} {listing['currency']} an hour" if row["state"] in UNPAID_STATES else (
+                f"ordered {row['ordered']:%Y-%m-%d %H:%M} UTC, {until} {row['paid_until']:%Y-%m-%d %H:%M} UTC, "
+                f"{row['cost']:.4g} {listing['currency']}")
             self.stdout.write(
-                f"{each['node']}: {each['state']}, {each['size']} with {slots}, {paid}. "
-                f"{each['why']} {each['why_back']} {each['error']}".rstrip())
+                f"{row['node']}: {row['state']}, {row['size']} with {slots}, {paid}. "
+                f"{row['why']} {row['why_back']} {row['error']}".rstrip())
 
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
@@ -112,8 +112,8 @@ class Command(BaseCommand):
                 else "never reported"
             report = unpinned(reports.node(node.name))
             held = f", slots not held to cores of their own: {report}" if report else ""
-            own = reports.node(node.name)
-            link = f", link to the broker: {own.link}" if own and own.link else ""
+            node_report = reports.node(node.name)
+            link = f", link to the broker: {node_report.link}" if node_report and node_report.link else ""
             drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
                 f"{node.name}: {node.slots} {'slot' if node.slots == 1 else 'slots'}, "

@@ -28,7 +28,7 @@ class Command(BaseCommand):
         try:
             if what == "list":
                 for user in people(viewer_of(actor)):
-                    roles = [f"{Role(each.role).label} in {each.team.slug}" for each in user.memberships.all()]
+                    roles = [f"{Role(member.role).label} in {member.team.slug}" for member in user.memberships.all()]
                     facts = ["administrator"] * user.is_superuser + roles + ["deactivated"] * (not user.is_active)
                     self.stdout.write(f"{user.username}: {', '.join(facts) or 'in no team'}")
                 return

@@ -69,7 +69,7 @@ class Command(DataflowCommand):
 
 
 def _by_alternate(stated: list[str]) -> dict[str, str]:
-    pairs = [each.partition("=") for each in stated]
+    pairs = [pair.partition("=") for pair in stated]
     if wrong := next((name for name, sign, _ in pairs if not sign or not name), None):
         raise CommandError(f"“{wrong}” is not of the form ALTERNATE=TEXT. Write for example few=rate > 5.")
     return {name.strip(): text.strip() for name, _, text in pairs}
@@ -84,10 +84,10 @@ def _value(text: str) -> float | str:
 
 def _lines(policy: ToldPolicy) -> Iterator[str]:
     yield f"{policy.task} is switched by {policy.policy.source}, version {policy.number}, {policy.policy.kind}:"
-    for each in policy.guards:
-        yield f"  {'*' if each.on else ' '} {each.name}: {f'while {each.guard}' if each.guard else 'always'}, worth " \
-            f"{each.value if isinstance(each.value, str) else f'{each.value:g}'}"
-    for words in (policy.because, policy.advice, *(f"{each.message} {each.remedy}" for each in policy.findings)):
+    for way in policy.guards:
+        yield f"  {'*' if way.on else ' '} {way.name}: {f'while {way.guard}' if way.guard else 'always'}, worth " \
+            f"{way.value if isinstance(way.value, str) else f'{way.value:g}'}"
+    for words in (policy.because, policy.advice, *(f"{note.message} {note.remedy}" for note in policy.findings)):
         if words:
             yield f"  {words}"
     if policy.held_until_ms is not None:

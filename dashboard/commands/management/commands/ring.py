@@ -31,13 +31,13 @@ class Command(DataflowCommand):
 def _lines(ring: TaskRing) -> Iterator[str]:
     counted = f"{ring.counted} events counted" if ring.counted else "too few events counted"
     yield f"{ring.name}, by {', '.join(ring.by)}: {len(ring.ranges)} ranges, {counted}."
-    for own in ring.ranges:
-        load = "" if own.load is None else f", {own.load:.1%} of the events"
-        rate = "" if own.rate_per_s is None else f", {own.rate_per_s:g} events/s"
-        change = "" if own.change == STAYS else f", {own.change} of others"
-        hot = ", one key alone is more than it sustains" if own.hot else ""
-        yield (f"{own.bundle} on {own.slot}: groups from {own.first}, {own.part:.1%} of the ring{load}{rate}, "
-               f"{own.state_kb or 0} kB, {own.state}{change}{hot}; {_copies(own)}")
+    for piece in ring.ranges:
+        load = "" if piece.load is None else f", {piece.load:.1%} of the events"
+        rate = "" if piece.rate_per_s is None else f", {piece.rate_per_s:g} events/s"
+        change = "" if piece.change == STAYS else f", {piece.change} of others"
+        hot = ", one key alone is more than it sustains" if piece.hot else ""
+        yield (f"{piece.bundle} on {piece.slot}: groups from {piece.first}, {piece.part:.1%} of the ring{load}{rate}, "
+               f"{piece.state_kb or 0} kB, {piece.state}{change}{hot}; {_copies(piece)}")
     for old in ring.leaving:
         yield f"{old.bundle} on {old.slot} leaves ({old.state}): {', '.join(old.to)} go on with its keys"
     for key in ring.keys:
@@ -49,8 +49,8 @@ def _lines(ring: TaskRing) -> Iterator[str]:
     yield " ".join(filter(None, (f"The state of its keys {ring.survives}.", ring.one_more)))
 
 
-def _copies(own: RingRange) -> str:
+def _copies(piece: RingRange) -> str:
     """Who has copies of a range's state, how old the newest is, and why there are no more."""
-    nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in own.holders]
-    age = "" if own.copy_age_ms is None else f", the newest is {own.copy_age_ms / 1000:.1f} s old"
-    return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({own.not_copied})' if own.not_copied else ''}"
+    nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in piece.holders]
+    age = "" if piece.copy_age_ms is None else f", the newest is {piece.copy_age_ms / 1000:.1f} s old"
+    return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({piece.not_copied})' if piece.not_copied else ''}"

@@ -82,11 +82,11 @@ class Node(Mortal):
         except Died:
             self.start()
 
-    def work(self, name: str, own: list[str]) -> None:
+    def work(self, name: str, node_keys: list[str]) -> None:
         """A batch; now and then Spark does not hear of it."""
         batch = self.places[name].begin(self.pointers[name])
         states = States(batch, {})
-        for key in own:
+        for key in node_keys:
             states.get(key)["n"] += 1
         states.save()
         made = batch.commit()

@@ -52,14 +52,14 @@ def element(rig: Rig, events: DataFrame, builds: dict = BUILDS) -> DataFrame:
 def switches(rig: Rig) -> list[dict]:
     """What was noted, by batch."""
     noted = rig.channels._redis.hvals(keys.switches("t"))
-    return sorted((json.loads(each) for each in noted), key=lambda switch: switch["batch"])
+    return sorted((json.loads(note) for note in noted), key=lambda switch: switch["batch"])
 
 
 def expected(numbers: list[int], noted: list[dict]) -> list[tuple[int, str]]:
     """What comes of events when the recorded sequence of alternates works on them."""
     made = []
     for number in numbers:
-        name = max((each for each in noted if each["seq"] <= number), key=lambda each: each["seq"])["alternate"]
+        name = max((note for note in noted if note["seq"] <= number), key=lambda note: note["seq"])["alternate"]
         if name == "forked":
             made.append((number, "python" if number % 2 else "left"))
         elif name != "evens" or number % 2 == 0:
@@ -81,7 +81,7 @@ def test_each_event_passes_the_alternate_that_the_recorded_sequence_names(rig: R
     query.stop()
     wait_until(lambda: not query.isActive, what="the stop")
     noted, made = switches(rig), [(row["_seq"], row["made"]) for row in rig.events("a.1")]
-    assert [each["alternate"] for each in noted] == ["plain", *turns]
+    assert [note["alternate"] for note in noted] == ["plain", *turns]
     numbers = rig.numbers("a.0")  # each event once where it came from, though there are four ways, one of them forked
     assert numbers == sorted(set(numbers))
     assert sorted(made) == expected(numbers, noted)[:len(made)]

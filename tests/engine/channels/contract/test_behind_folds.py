@@ -80,7 +80,7 @@ def through(
     switches = noted_switches(rig.channels._redis, "t")
 
     def at_work(seq: int) -> str:
-        newest = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq)
+        newest = max((switch for switch in switches if switch.seq <= seq), key=lambda switch: switch.seq)
         return "+".join(filter(None, (newest.alternate, newest.warming)))
 
     return rig.events("a.1"), at_work
@@ -143,6 +143,6 @@ def test_an_alternate_warms_up_behind_a_fold(rig: Rig) -> None:
             fold = BlockAverage(windows[name])
             made = fold.step(states[name].setdefault(meter, fold.start()), value)
             if name == at_work(seq).split("+")[0]:
-                expected += [(seq, meter, each[0], name) for each in made]
+                expected += [(seq, meter, row[0], name) for row in made]
     assert {row[-1] for row in expected} == {"twos", "threes"}
     assert [(row["_seq"], row["meter"], row["x"], row["made"]) for row in out] == expected

@@ -24,9 +24,9 @@ def test_a_slot_goes_on_when_its_agent_has_loaded_what_the_broker_lost(
 
     def refusals() -> list[str]:
         # Others work at this broker, too: queries of an earlier test log in by the same name with its old password.
-        own, others = f"'{users.name(SLOTS)}'", "b'reason': b'auth'"
+        user, others = f"'{users.name(SLOTS)}'", "b'reason': b'auth'"
         log = map(str, broker.execute_command("ACL", "LOG"))
-        return [refusal for refusal in log if own in refusal and others not in refusal]
+        return [refusal for refusal in log if user in refusal and others not in refusal]
 
     broker.execute_command("ACL", "LOG", "RESET")
     wait_until(lambda: len(rig.numbers(arrived)) > 400, what="more events", alive=(source, copy))

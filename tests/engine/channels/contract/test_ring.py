@@ -57,12 +57,12 @@ def test_spark_java_and_python_find_the_same_group_for_every_kind_of_key(rig: Ri
         of = Ring(tuple(by), ring.tokens)
         texts = rows.select(key_text(rows, by).alias("text"), F.xxhash64(key_text(rows, by)).alias("hash")).collect()
         dealt = list(rig.probe.dealtByKey(rows._jdf, json.dumps(of.document())))
-        assert [int(group) for group in dealt[::2]] == [key_group(each.text) for each in texts] == [
-            each.hash % 2**64 // (2**64 // KEY_GROUPS) for each in texts], by
-        assert dealt[1::2] == [of.owner(key_group(each.text)) for each in texts]
-    known = rows.select("text", "whole", "small", "flag").collect()
+        assert [int(group) for group in dealt[::2]] == [key_group(row.text) for row in texts] == [
+            row.hash % 2**64 // (2**64 // KEY_GROUPS) for row in texts], by
+        assert dealt[1::2] == [of.owner(key_group(row.text)) for row in texts]
+    keyed = rows.select("text", "whole", "small", "flag").collect()
     texts = rows.select(key_text(rows, ["text", "whole", "small", "flag"]).alias("key")).collect()
-    assert [key_text_of(row) for row in known] == [each.key for each in texts]
+    assert [key_text_of(row) for row in keyed] == [row.key for row in texts]
     rows.unpersist()
 
 
@@ -117,15 +117,15 @@ def test_writers_count_the_stretches_of_the_ring_that_python_finds_and_the_most_
     rows = rig.spark.range(9_000).select(
         F.expr("CASE WHEN id % 3 = 0 THEN 'hot' WHEN id % 9 = 1 THEN NULL ELSE concat('k', id) END AS sensor"))
     rows = rows.coalesce(1)
-    texts = [each.text for each in rows.select(key_text(rows, ["sensor"]).alias("text")).collect()]
+    texts = [row.text for row in rows.select(key_text(rows, ["sensor"]).alias("text")).collect()]
     ring = json.dumps(Ring.even(["sensor"], ["a", "b"]).document())
     counts = KeyCounts.of(json.loads(rig.probe.keysCounted(rows._jdf, ring, 1)))
     by_stretch = Counter(key_group(text) // STRETCH for text in texts)
     assert counts.by_stretch == tuple(by_stretch[stretch] for stretch in range(STRETCHES))
     exact = Counter(texts)
-    known = {key.text: key for key in counts.frequent}
-    assert known.keys() == {"hot", "\x00"}, "keys with a hundredth of the events, and no others"
-    for text, key in known.items():
+    by_text = {key.text: key for key in counts.frequent}
+    assert by_text.keys() == {"hot", "\x00"}, "keys with a hundredth of the events, and no others"
+    for text, key in by_text.items():
         assert key.group == key_group(text) and exact[text] - len(texts) / 16 <= key.events <= exact[text]
 
 
@@ -142,6 +142,6 @@ def test_parts_are_told_by_java_what_the_reference_tells(rig: Rig) -> None:
     for seq, time, at, sensor in rows:
         part = ring.served.index(ring.owner(key_group(sensor)))
         texts[part].append(marks.before(seq, time, at, part))
-    for part, own in enumerate(texts):
-        assert list(rig.probe.marksTold(frame._jdf, json.dumps(ring.document()), part)) == [*own, marks.behind(part)]
-    assert sum(text is not None and ";" in text for own in texts for text in own) > 50
+    for part, marked in enumerate(texts):
+        assert list(rig.probe.marksTold(frame._jdf, json.dumps(ring.document()), part)) == [*marked, marks.behind(part)]
+    assert sum(text is not None and ";" in text for marked in texts for text in marked) > 50

@@ -92,16 +92,16 @@ def test_each_stream_that_leaves_is_what_the_recorded_sequence_of_paths_makes(ri
         query = start(rig)
     switches = noted_switches(rig.channels._redis, "t")
     upto = switches[-1].seq + 100
-    wait_until(lambda: min(max(rig.numbers(each), default=0) for each in ("b.0", "c.0")) > upto, what="the rest",
+    wait_until(lambda: min(max(rig.numbers(channel), default=0) for channel in ("b.0", "c.0")) > upto, what="the rest",
                alive=(query, *readers))
     texts, numbers = [], []
     for seq in range(upto):
-        name = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq).alternate
+        name = max((switch for switch in switches if switch.seq <= seq), key=lambda switch: switch.seq).alternate
         n = seq % 7
         (texts if n < {"few": 2, "many": 5}[name] else numbers).append((seq, n, name))
         texts += [(seq, seq, name)] if seq % 3 == 0 else []
-    got = {each: [(row["_seq"], row["n"], row["made"]) for row in rig.events(each) if row["_seq"] < upto]
-           for each in ("b.0", "c.0")}
+    got = {channel: [(row["_seq"], row["n"], row["made"]) for row in rig.events(channel) if row["_seq"] < upto]
+           for channel in ("b.0", "c.0")}
     assert {name for *_, name in texts} == {"few", "many"}
     assert sorted(got["b.0"]) == sorted((seq, str(n), name) for seq, n, name in texts)
     assert got["c.0"] == numbers, "in the order of the stream"

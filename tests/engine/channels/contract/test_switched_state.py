@@ -127,7 +127,7 @@ def test_alternates_begin_without_state_when_they_are_switched_on(rig: Rig) -> N
     folds = {"all": BlockAverage(4), "evens": BlockAverage(3)}
     expected, states, owner = [], {}, None
     for seq in range(out[-1]["_seq"] + 1):
-        name = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq).alternate
+        name = max((switch for switch in switches if switch.seq <= seq), key=lambda switch: switch.seq).alternate
         states, owner = (states, owner) if owner == name else ({}, name)
         if name == "evens" and seq % 2:
             continue
@@ -164,11 +164,11 @@ def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
     expected, states = [], {}
     for seq in range(out[-1]["_seq"] + 1):
         meter, at, value = reading(seq)
-        by_key = {key: name for each in of_keys if each.seq <= seq for key, name in each.keys.items()}
-        on = max((each for each in of_all if each.seq <= seq), key=lambda each: each.seq).alternate
+        by_key = {key: name for switch in of_keys if switch.seq <= seq for key, name in switch.keys.items()}
+        on = max((switch for switch in of_all if switch.seq <= seq), key=lambda switch: switch.seq).alternate
         name = by_key.get(meter) or on
         state = states.setdefault(meter, folds[name].start())
-        expected += [(seq, meter, *each) for each in folds[name].step(state, at, value, False, meter)]
+        expected += [(seq, meter, *out) for out in folds[name].step(state, at, value, False, meter)]
     made = [tuple(row[name] for name in ("_seq", "meter", "start", "method", "forecast", "error", "variances"))
             for row in out]
     assert len({row[3] for row in expected}) > 2
@@ -189,12 +189,12 @@ def test_an_alternate_warms_up_beside_the_one_that_is_on(rig: Rig) -> None:
     out = through(rig, element_of, [
         turn("all+evens", 2), turn("all", 3), turn("all+evens", 4), turn("evens", 5)])
     switches = noted_switches(rig.channels._redis, "t")
-    assert [(each.alternate, each.warming) for each in switches] == [
+    assert [(switch.alternate, switch.warming) for switch in switches] == [
         ("all", ""), ("all", "evens"), ("all", ""), ("all", "evens"), ("evens", "")]
     folds = {"all": BlockAverage(4), "evens": BlockAverage(50)}
     expected, states, warm = [], {}, {}
     for seq in range(out[-1]["_seq"] + 1):
-        now = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq)
+        now = max((switch for switch in switches if switch.seq <= seq), key=lambda switch: switch.seq)
         if now.alternate == "evens" and warm:
             states, warm = warm, {}
         if not now.warming:
@@ -204,7 +204,7 @@ def test_an_alternate_warms_up_beside_the_one_that_is_on(rig: Rig) -> None:
             if not name or (name == "evens" and seq % 2):
                 continue
             made = folds[name].step(of.setdefault(meter, folds[name].start()), value)
-            expected += [(seq, meter, *each, name) for each in made] if of is states else []
+            expected += [(seq, meter, *out, name) for out in made] if of is states else []
     assert {row[-1] for row in expected} == {"all", "evens"}
     assert [tuple(row[name] for name in ("_seq", "meter", "mean", "count", "made")) for row in out] == expected
 
@@ -257,18 +257,18 @@ class Blocks:
         return list(fold.step(self.states.setdefault((task, meter), fold.start()), value))
 
 
-def passed(name: str, own: Blocks, seq: int) -> list[tuple]:
+def passed(name: str, blocks: Blocks, seq: int) -> list[tuple]:
     """What a path makes of a reading."""
     meter, _, value = reading(seq)
     passing = [(seq, meter, value, 1, "passing")] if meter == "m1" and name != "flat" else []
     if name == "plain":
         return passing
-    made = [(seq, meter, *out) for out in own.step("first", 2, meter, value)]
+    made = [(seq, meter, *out) for out in blocks.step("first", 2, meter, value)]
     if name == "flat":
-        return [(*each, "2") for each in made]
-    rest = [(*each, "rest") for each in made if meter != "m0"]
+        return [(*row, "2") for row in made]
+    rest = [(*row, "rest") for row in made if meter != "m0"]
     second = [
-        (seq, meter, *out, "3") for each in made for out in own.step("second", 3, meter, each[2])]
+        (seq, meter, *out, "3") for row in made for out in blocks.step("second", 3, meter, row[2])]
     return [*second, *rest, *passing]
 
 
@@ -287,16 +287,16 @@ def test_the_folds_of_paths_are_a_row_of_folds(rig: Rig, begins: bool) -> None:
     rig.channels.switch("a", 1, "deep", from_batch=0)
     out = through(rig, element_of, [turn(to, number) for number, to in enumerate(turns, 2)])
     switches = noted_switches(rig.channels._redis, "t")
-    assert [working(each.alternate, each.warming) for each in switches] == ["deep", *turns]
-    expected, own, warm, was = [], Blocks(), Blocks(), switches[0]
+    assert [working(switch.alternate, switch.warming) for switch in switches] == ["deep", *turns]
+    expected, blocks, warm, was = [], Blocks(), Blocks(), switches[0]
     end = max(row["_seq"] for row in out)
     for seq in range(end + 1):
-        now = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq)
+        now = max((switch for switch in switches if switch.seq <= seq), key=lambda switch: switch.seq)
         if begins and now.alternate != was.alternate:
-            own = warm if was.warming == now.alternate else Blocks()
+            blocks = warm if was.warming == now.alternate else Blocks()
         if now.warming != was.warming:
             warm = Blocks()
-        expected += passed(now.alternate, own, seq)
+        expected += passed(now.alternate, blocks, seq)
         if now.warming:
             passed(now.warming, warm, seq)
         was = now
@@ -331,9 +331,9 @@ def test_tasks_without_state_are_switched_by_key_in_the_order_of_events(rig: Rig
     of_keys, of_all = (noted(rig.channels._redis, "t") for noted in (noted_key_switches, noted_switches))
     expected = []
     for seq in range(out[-1]["_seq"]):
-        by_key_now = {key: name for each in of_keys if each.seq <= seq for key, name in each.keys.items()}
+        by_key_now = {key: name for switch in of_keys if switch.seq <= seq for key, name in switch.keys.items()}
         name = by_key_now.get(meter := f"m{seq % KEYS}") or max(
-            (each for each in of_all if each.seq <= seq), key=lambda each: each.seq).alternate
+            (switch for switch in of_all if switch.seq <= seq), key=lambda switch: switch.seq).alternate
         ways = {"all": ["all"], "twice": ["one", "two"], "fourth": ["fourth"] if seq % 4 == 0 else []}[name]
         expected += [(seq, meter, way) for way in ways]
     made = [(row["_seq"], row["meter"], row["made"]) for row in out if row["_seq"] < out[-1]["_seq"]]

@@ -125,8 +125,8 @@ def test_threads_over_several_streams_keep_the_order_of_each(rig: Rig) -> None:
     wait_until(lambda: len(rig.events("t.0")) >= total, what="all events", alive=(query, *writers))
     numbers = rig.numbers("t.0")
     for first in (0, 10_000, 20_000):
-        own = [number for number in numbers if first <= number < first + 10_000]
-        assert own == expected(list(range(first, first + 600)))
+        of_stream = [number for number in numbers if first <= number < first + 10_000]
+        assert of_stream == expected(list(range(first, first + 600)))
 
 
 @pytest.mark.long

@@ -75,14 +75,14 @@ class HangingQueries:
         before, self._still = self._still, {}
         hang: dict[str, str] = {}
         for name, query in doing.items():
-            known = before.get(name)
-            if known is None or (known.run_id, known.newest) != (query.run_id, query.newest):
+            last = before.get(name)
+            if last is None or (last.run_id, last.newest) != (query.run_id, query.newest):
                 self._still[name] = _Still(query.run_id, query.newest, now_ms)
                 continue
             if not query.has_unread() or query.works():
-                self._still[name] = replace(known, since_ms=now_ms, place="")
+                self._still[name] = replace(last, since_ms=now_ms, place="")
                 continue
-            still = replace(known, since_ms=known.since_ms + late_ms, there_since_ms=known.there_since_ms + late_ms)
+            still = replace(last, since_ms=last.since_ms + late_ms, there_since_ms=last.there_since_ms + late_ms)
             if now_ms - still.since_ms >= HANGS_MS // 2:
                 place = query.place()
                 there_since_ms = still.there_since_ms if place == still.place else now_ms

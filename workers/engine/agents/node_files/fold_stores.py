@@ -115,8 +115,8 @@ class FoldStores:
                     fold.update({giver: text} if text is not None else {})
         states: dict[str, list[str | None]] = {}
         for (task, index), texts in sorted(folds.items()):
-            own = states.setdefault(task, [])
-            own += [None] * (index - len(own)) + [self._taken(heir, fold_name(task, index), texts, left)]
+            task_texts = states.setdefault(task, [])
+            task_texts += [None] * (index - len(task_texts)) + [self._taken(heir, fold_name(task, index), texts, left)]
         return states
 
     def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left: Mapping[str, LeftKeys]) -> str | None:

@@ -93,9 +93,9 @@ class NodeStore:
         except FileNotFoundError:
             return None
 
-    def write_known(self, known: Mapping[str, WantedFragment]) -> None:
+    def write_known(self, fragments: Mapping[str, WantedFragment]) -> None:
         """Keep these fragments."""
-        write_atomically(self.known_path, json.dumps(list(map(WANTED_FRAGMENTS.dumps, known.values()))))
+        write_atomically(self.known_path, json.dumps(list(map(WANTED_FRAGMENTS.dumps, fragments.values()))))
 
     def read_desired(self) -> DesiredState:
         """The newest desired state that reached the node; version 0 before the first."""
@@ -114,8 +114,8 @@ class NodeStore:
         write_atomically(self.desired_path, text)
         heirs = whole.heirs_elsewhere
         takers = {taker.id: taker for taker in whole.takers}
-        for folder, known in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
-            for name in names_in(self.folder / folder) - known.keys():
+        for folder, wanted in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
+            for name in names_in(self.folder / folder) - wanted.keys():
                 remove_anything(self.folder / folder / name)
         return True
 
@@ -138,8 +138,8 @@ class NodeStore:
             document = json.loads((self.folder / TOLD / COPIES_FILE).read_text())
         except FileNotFoundError:
             return None
-        own = {name: tuple(nodes) for name, nodes in document["own"].items()}
-        return CopyWishes(own, document["held"], tuple(document["living"]))
+        nodes_by_query = {name: tuple(nodes) for name, nodes in document["own"].items()}
+        return CopyWishes(nodes_by_query, document["held"], tuple(document["living"]))
 
     def write_copy_wishes(self, wishes: CopyWishes) -> None:
         """Say where copies of state are to be."""
@@ -188,14 +188,14 @@ class NewestDesired:
 
     def __call__(self) -> DesiredState:
         file = _state_of(self._store.desired_path)
-        known = self._known
+        held = self._known
         if not file:
-            return known[1]
+            return held[1]
         file += _state_of(self._store.intervals_path)
-        if known[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+        if held[0] != file:  # before it is read: what replaces it meanwhile is read the next time
             desired = with_intervals(self._store.read_desired(), self._store.read_intervals())
-            known = self._known = (file, desired)
-        return known[1]
+            held = self._known = (file, desired)
+        return held[1]
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

@@ -46,8 +46,8 @@ def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: Sl
 
 def gives(desired: DesiredState, slot: str, store: SlotStore) -> bool:
     """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not."""
-    own = {fragment.id for fragment in desired.of_slot(slot)}
-    return any(name in own for _, names in _waiting(desired, store) for name in names)
+    fragment_ids = {fragment.id for fragment in desired.of_slot(slot)}
+    return any(name in fragment_ids for _, names in _waiting(desired, store) for name in names)
 
 
 def _waiting(desired: DesiredState, store: SlotStore) -> Iterator[tuple[WantedFragment, Iterable[str]]]:
@@ -69,7 +69,7 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
 
     def has_turned(partitioning: Partitioning, part: str) -> bool:
         return isinstance(partitioning, Ring) and not any(
-            own.bundle == part and _overlap(own.token, own.size, ranges) for own in partitioning.ranges)
+            piece.bundle == part and _overlap(piece.token, piece.size, ranges) for piece in partitioning.ranges)
 
     if heir.id not in snapshot.ends:
         if not all(

@@ -41,10 +41,10 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     wanted = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
     givers = {name for name, other in wanted.items() if other.leaving or name in fragment.taken}
     givers.update(fragment.remote_givers)
-    known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
+    names = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
     others = {**desired.heirs_elsewhere, **desired.outgoing}
-    earlier = {older for name in known if name in others for older in others[name].inherits}
-    return tuple(name for name in known if name not in earlier)
+    earlier = {older for name in names if name in others for older in others[name].inherits}
+    return tuple(name for name in names if name not in earlier)
 
 
 def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
@@ -125,14 +125,14 @@ def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
         name = left.pop()
         if name not in ancestors:
             ancestors.add(name)
-            known = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
-            left += known.inherits if known is not None else ()
+            fragment = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
+            left += fragment.inherits if fragment is not None else ()
     return frozenset(ancestors)
 
 
 def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> RestorePoint:
     """Merge the savepoints of a fragment's predecessors into its restore point."""
-    own = {task.id for task in fragment.tasks}
+    tasks = {task.id for task in fragment.tasks}
     batch_bases = {channel: offset.block for end in ends for channel, offset in end.last_offsets.items()}
     for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
         batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
@@ -143,7 +143,7 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
     return RestorePoint(
         source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
         batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
-        states={task: states for end in ends for task, states in end.states.items() if task in own},
+        states={task: states for end in ends for task, states in end.states.items() if task in tasks},
         offsets={channel: offset for end in copies for channel, offset in end.offsets.items()},
         repeats=bool(copies), recorded=sum(end.recorded for end in copies),
         reads=reads, gone=tuple(channel for channel in reads if channel not in inputs),

@@ -15,7 +15,7 @@ from scheduler.contracts.desired import Input
 
 def select_inputs(
     wanted: Sequence[Input],
-    known: Sequence[Input],
+    before: Sequence[Input],
     *,
     ready: Collection[str],
     unread: Collection[str],
@@ -28,7 +28,7 @@ def select_inputs(
     ----------
     wanted : sequence of Input
         What the fragment should read, a stream's channels behind one another.
-    known : sequence of Input
+    before : sequence of Input
         What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
     ready : collection of str
         The channels that are open and have a place for it.
@@ -45,16 +45,16 @@ def select_inputs(
         The channels to read, streams in the order of ``wanted``; None where it has to wait.
     """
     if not between_batches:
-        if known and all(item.channel in ready for item in known):
-            return tuple(known)
-        known = ()  # it was let go where it read, and has to begin anew
-    gone = [item for item in known if item not in wanted and item.channel in unread]
+        if before and all(item.channel in ready for item in before):
+            return tuple(before)
+        before = ()  # it was let go where it read, and has to begin anew
+    gone = [item for item in before if item not in wanted and item.channel in unread]
     due = [item for item in wanted if item.channel not in later]
-    needed = [item for item in due if not item.ending or item in known]
+    needed = [item for item in due if not item.ending or item in before]
     if all(item.channel in ready for item in needed):
         chosen = [item for item in due if item.channel in ready]
     else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
-        chosen = [item for item in due if item in known]
+        chosen = [item for item in due if item in before]
         if not all(item.channel in ready for item in chosen):
             return None
     streams = {item.task for item in (*chosen, *gone)}

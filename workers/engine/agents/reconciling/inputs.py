@@ -27,9 +27,9 @@ def inputs_now(
     ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
     """
     known_inputs, progress = (), CheckpointProgress()
-    known = snapshot.records.known
-    if known is not None and {item.task for item in known.inputs} == {item.task for item in wanted.inputs}:
-        known_inputs, progress = known.inputs, snapshot.records.progress
+    recorded = snapshot.records.known
+    if recorded is not None and {item.task for item in recorded.inputs} == {item.task for item in wanted.inputs}:
+        known_inputs, progress = recorded.inputs, snapshot.records.progress
     channels = dict.fromkeys((*channels_of(wanted.inputs), *channels_of(known_inputs)))
     infos = {name: info for name in channels if (info := snapshot.channels.get(name)) is not None and info.schema_json}
     if between_batches is None:

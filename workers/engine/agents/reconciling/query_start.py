@@ -132,9 +132,9 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
 
     A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
     """
-    going_on, known = (), snapshot.records.known
+    going_on, recorded = (), snapshot.records.known
     if snapshot.records.is_paused or was_unregistered(snapshot, wanted):
-        going_on, known = go_on(snapshot, wanted)
+        going_on, recorded = go_on(snapshot, wanted)
     progress = snapshot.records.progress
     # A batch is ended in the mode in which it was begun: its blocks must be the same.
     real_time = wanted.real_time if progress.is_done else progress.is_open
@@ -147,13 +147,13 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
                if item.channel not in progress.offsets}
         places = {channel: offset for channel, offset in new.items() if offset is not None}
         going_on = (*going_on, *((KeepInputs(places),) if places else ()))
-    if known is None:
+    if recorded is None:
         return (*going_on, Compile(wanted))
-    shared = min(len(known.tasks), len(wanted.tasks))
-    has_same_parents = {item.task for item in known.inputs} == {item.task for item in wanted.inputs}
-    if not has_same_parents or known.tasks[:shared] != wanted.tasks[:shared]:
+    shared = min(len(recorded.tasks), len(wanted.tasks))
+    has_same_parents = {item.task for item in recorded.inputs} == {item.task for item in wanted.inputs}
+    if not has_same_parents or recorded.tasks[:shared] != wanted.tasks[:shared]:
         return (*going_on, RemoveCheckpoint(), Compile(wanted))
-    whole = replace(wanted, tasks=max(known.tasks, wanted.tasks, key=len))
+    whole = replace(wanted, tasks=max(recorded.tasks, wanted.tasks, key=len))
     return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(wanted.tasks)))
 
 

@@ -150,9 +150,9 @@ class RecordActuator:
                 run_id=run_id))
         states, first = {task: list(inherited) for task, inherited in state.inherited.items()}, 0
         for task, count in folds:
-            own, first = read[first : first + count] or [None] * count, first + count
+            states_read, first = read[first : first + count] or [None] * count, first + count
             inherited = state.inherited.get(task, [None] * count)
-            states[task] = [new if new is not None else old for new, old in zip(own, inherited, strict=True)]
+            states[task] = [new if new is not None else old for new, old in zip(states_read, inherited, strict=True)]
         return {
             task: values for task, values in states.items()
             if any(value is not None for value in values) and (state.tasks is None or task in state.tasks)}

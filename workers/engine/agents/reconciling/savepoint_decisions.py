@@ -224,9 +224,9 @@ def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
     progress = snapshot.records.progress
     offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
     # A place follows when a batch is done: until then it is where that batch begins.
-    known = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
+    places = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
     return has_lost_its_place(snapshot) or _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
-        offset is not None and offset > known[channel]
+        offset is not None and offset > places[channel]
         for channel, offset in offsets.items()
     )
 
@@ -260,17 +260,17 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
     that its checkpoint belongs to from then on.
     """
     records = snapshot.records
-    known = records.known
-    is_same = known is None or set(known.inputs) == set(wanted.inputs)
-    if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
-        steps, whole = _succeed_itself(snapshot, known, wanted)
+    recorded = records.known
+    is_same = recorded is None or set(recorded.inputs) == set(wanted.inputs)
+    if recorded is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
+        steps, whole = _succeed_itself(snapshot, recorded, wanted)
         return (ForgetRanges(), *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
     offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
-    return (ForgetRanges(), RecordBegun(begun), RecordPause(paused=False)), known
+    return (ForgetRanges(), RecordBegun(begun), RecordPause(paused=False)), recorded
 
 
 def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
@@ -280,13 +280,13 @@ def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
 
 
 def _succeed_itself(
-    snapshot: Snapshot, known: WantedFragment, wanted: WantedFragment
+    snapshot: Snapshot, recorded: WantedFragment, wanted: WantedFragment
 ) -> tuple[Instructions, WantedFragment]:
     """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
     records = snapshot.records
-    whole = replace(wanted, tasks=known.tasks)
+    whole = replace(wanted, tasks=recorded.tasks)
     before, batches = records.begun or RestorePoint(), records.progress.batch + 1
-    begun = restore_point_of(whole, [left_by(snapshot, known)])
+    begun = restore_point_of(whole, [left_by(snapshot, recorded)])
     # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
     batch_bases = {
         name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)

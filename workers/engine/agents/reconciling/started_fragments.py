@@ -199,8 +199,8 @@ class SlotStore:
         sizes = [
             max((path.stat().st_size for path in store.glob("*.changelog")), default=0)
             for store in self.checkpoint(fragment_id).glob("state/*/*/")]
-        own = sum(sizes) + fold_files.size(self.checkpoint(fragment_id))
-        return max(own, self.files.size(fragment_id, "begun") or 0) + self.fold_stores.bytes_of(fragment_id)
+        on_disk = sum(sizes) + fold_files.size(self.checkpoint(fragment_id))
+        return max(on_disk, self.files.size(fragment_id, "begun") or 0) + self.fold_stores.bytes_of(fragment_id)
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""

@@ -166,10 +166,10 @@ class QueryCopies:
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
-        own = BatchCopy(
+        query = BatchCopy(
             self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
         oldest = kept_from(self._broker, fragment.id)
-        stand = copied_places(own, copies, living, kept_from=oldest)
+        stand = copied_places(query, copies, living, kept_from=oldest)
         newest_ms = max(report.at_ms for report in reports.values())
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
@@ -198,8 +198,8 @@ class QueryCopies:
 
     def _let_go(self, fragment: WantedFragment, *, needed: Collection[str]) -> None:
         """Keep nothing in channels that the query and all copies have left out, at their end."""
-        reader, known = keys.copies_reader(fragment.id), self._store.known(fragment.id)
-        names = channels_of((*fragment.inputs, *(known.inputs if known is not None else ())))
+        reader, recorded = keys.copies_reader(fragment.id), self._store.known(fragment.id)
+        names = channels_of((*fragment.inputs, *(recorded.inputs if recorded is not None else ())))
         infos, _ = self._channels.look([name for name in names if name not in needed])
         for name, info in infos.items():
             if reader in info.readers:
@@ -240,18 +240,18 @@ class QueryCopies:
 
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
         """What is here of copies that no node is to have any more goes."""
-        own = {fragment.id for fragment in desired.of_slot(self._slot)}
-        self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in own}
+        fragment_ids = {fragment.id for fragment in desired.of_slot(self._slot)}
+        self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in fragment_ids}
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
         for name in self._store.files.names(AHEAD):
             fragment_id, is_copy, node = name.partition(keys.COPY_MARK)
-            is_mine = fragment_id in own or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
+            is_mine = fragment_id in fragment_ids or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
             if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
             self._made.pop(name, None)
             with suppress(redis.exceptions.NoPermissionError):  # of one that was cleared away, by which it went, too
-                if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
-                    forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
+                if fragment_id not in fragment_ids and (recorded := self._store.known(fragment_id)) is not None:
+                    forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in recorded.inputs])
             with suppress(redis.exceptions.NoPermissionError):  # what is in the broker expires
                 self._sender.drop(name)
 

@@ -92,15 +92,15 @@ class BrokerUsers:
                 if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
                     self._rules, self._run = dict.fromkeys(self._rules, UNKNOWN), run
             fragments = self._fragments(coming)
-            own = key_patterns.of_fragments(tuple(fragments.values()))
+            patterns = key_patterns.of_fragments(tuple(fragments.values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
-                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies, CROWDED})
-                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks), CROWDED})
+                self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED})
+                self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node, sinks), CROWDED})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 # What it let the agent do once, it will again; and what else is wrong opens nothing to the processes.
@@ -126,10 +126,10 @@ class BrokerUsers:
         names = [key_patterns.escaped(look_store.key(look_id)) for look_id in look_ids]
         self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
 
-    def _of_copies(self, own: Collection[str]) -> Collection[str]:
+    def _of_copies(self, fragment_ids: Collection[str]) -> Collection[str]:
         held = self._broker.hgetall(keys.copies_at(self._store.node))
         return tuple(key_patterns.of_copies(
-            self._store.node, own, {name.decode(): node.decode() for name, node in held.items()}))
+            self._store.node, fragment_ids, {name.decode(): node.decode() for name, node in held.items()}))
 
     def _let(self, what: str, patterns: set[str]) -> None:
         with self._lock:
@@ -162,8 +162,8 @@ class BrokerUsers:
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
         earlier = [fragment for name, fragment in self._known.items() if name in recorded]
-        known = key_patterns.known_fragments(self._store.read_desired(), *coming, earlier=earlier)
-        if known != self._known or not self._store.known_path.exists():
-            self._store.write_known(known)
-            self._known = known
-        return known
+        fragments = key_patterns.known_fragments(self._store.read_desired(), *coming, earlier=earlier)
+        if fragments != self._known or not self._store.known_path.exists():
+            self._store.write_known(fragments)
+            self._known = fragments
+        return fragments

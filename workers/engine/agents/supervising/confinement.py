@@ -107,8 +107,8 @@ class Confinement:
         """
         self.clear()
         node, data_dir = self._node, self._settings.data_dir
-        own = [node / name for name in (TOLD, TAKEN, VOID, LET_GO, SPARES)]
-        for folder in (*self._own_slots(), *own, *(data_dir / name for name in (*SHARED, "tables")),
+        folders = [node / name for name in (TOLD, TAKEN, VOID, LET_GO, SPARES)]
+        for folder in (*self._own_slots(), *folders, *(data_dir / name for name in (*SHARED, "tables")),
                        spill_folder(data_dir, self._settings.node)):
             folder.mkdir(parents=True, exist_ok=True)
         landlock = walls.landlock_version() > 0
@@ -152,13 +152,13 @@ class Confinement:
         """
         data_dir = self._settings.data_dir
         spilled = spill_folder(data_dir, self._settings.node).parent
-        own = (self._node, spilled, *(data_dir / name for name in (*SHARED, "tables")))
-        for folder in own:
+        folders = (self._node, spilled, *(data_dir / name for name in (*SHARED, "tables")))
+        for folder in folders:
             _give(folder, user)
         for name in FOR_ALL:
             for path in _tree(data_dir / name):
                 path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-        opened = {path.name for path in own} | {*FOR_ALL, "nodes"}
+        opened = {path.name for path in folders} | {*FOR_ALL, "nodes"}
         others = (*data_dir.iterdir(), *(path for path in (data_dir / "nodes").iterdir() if path != self._node))
         for path in others:
             if path.name not in opened and not path.is_symlink() and path.stat().st_mode & 0o077:
@@ -218,8 +218,8 @@ class Confinement:
         data_dir, node = self._settings.data_dir, self._node
         read, write = self._readable(role), [temporary]
         if role == SLOTS:
-            own = self._own_slots() if name == SPARE else [node / f"slot-{name}"]  # a spare may become any of them
-            write += [*own, *(node / name for name in (TAKEN, VOID, SPARES)), *(data_dir / name for name in SHARED)]
+            slots = self._own_slots() if name == SPARE else [node / f"slot-{name}"]  # a spare may become any of them
+            write += [*slots, *(node / name for name in (TAKEN, VOID, SPARES)), *(data_dir / name for name in SHARED)]
         elif role == CONNECTORS:
             write += [node, data_dir / "checkpoints", data_dir / "tables"]
         return Wall(
@@ -230,10 +230,10 @@ class Confinement:
         """What a role may read beside what it writes."""
         data_dir = self._settings.data_dir
         recordings = replay_folders({**self._given, "WEIR_DATA_DIR": str(data_dir)})
-        own = [self._node / TOLD, spill_folder(data_dir, self._settings.node)] if role == SLOTS \
+        folders = [self._node / TOLD, spill_folder(data_dir, self._settings.node)] if role == SLOTS \
             else inboxes(self._given)
         return [ROOT / "workers", ROOT / "scheduler", *self._code(), *(data_dir / name for name in FOR_ALL),
-                *recordings, *own]
+                *recordings, *folders]
 
     def _code(self) -> list[Path]:
         """Where programs are that are not the system's: Python, Java, Spark, packages; and what an operator adds."""

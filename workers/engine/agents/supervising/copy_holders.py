@@ -65,9 +65,9 @@ class CopyHolders:
         self._broker.hdel(keys.LOST, node)  # what is not gone on with elsewhere is handed over from here
         self._broker.hset(keys.HOLDERS, node, json.dumps(facts))
         living = tuple(sorted(name for name, _ in observed.read_reports(self._broker).items()))
-        own = self._chosen(before, living)
-        for name in own.keys() | before.own.keys():
-            self._say(name, own.get(name, ()), before.own.get(name, ()))
+        chosen = self._chosen(before, living)
+        for name in chosen.keys() | before.own.keys():
+            self._say(name, chosen.get(name, ()), before.own.get(name, ()))
         held = texts(self._broker.hgetall(keys.copies_at(node)))
         pipeline = self._broker.pipeline(transaction=False)
         for name in held:
@@ -78,7 +78,7 @@ class CopyHolders:
                 del held[name]
         if held.keys() != before.held.keys() and held:
             self._on_held()
-        self._store.write_copy_wishes(CopyWishes(own, held, living))
+        self._store.write_copy_wishes(CopyWishes(chosen, held, living))
 
     def _chosen(self, before: CopyWishes, living: Sequence[str]) -> dict[str, tuple[str, ...]]:
         node, sizes = self._store.node, self._sizes()

@@ -24,11 +24,11 @@ _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 def known_fragments(*states: DesiredState, earlier: Iterable[WantedFragment] = ()) -> dict[str, WantedFragment]:
     """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet."""
-    known = {fragment.id: fragment for fragment in earlier}
+    fragments = {fragment.id: fragment for fragment in earlier}
     for state in states:
         takers = {fragment.id: fragment for fragment in state.takers}
-        known |= {**takers, **state.outgoing, **state.heirs_elsewhere, **state.wanted}
-    return known
+        fragments |= {**takers, **state.outgoing, **state.heirs_elsewhere, **state.wanted}
+    return fragments
 
 
 def of_fragments(fragments: Collection[WantedFragment]) -> frozenset[str]:
@@ -99,10 +99,10 @@ def of_channel(channel: str) -> Iterator[str]:
     yield f"{escaped(keys.channel(channel))}[:@]*"
 
 
-def of_copies(node: str, own: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
+def of_copies(node: str, fragment_ids: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
     """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds."""
     yield READ_ONLY + escaped(keys.copies_at(node))
-    for name in own:
+    for name in fragment_ids:
         yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"
     for name in held:
         yield escaped(keys.ahead(keys.copy_name(name, node)))

@@ -87,17 +87,17 @@ class NodeQos:
         running = self._reports()
         for query, counts in mail.meters.items():
             sample = self._sampler.look(
-                query, counts, running.get(query, {}), own=setup.own[query], channels=mail.channels[query])
+                query, counts, running.get(query, {}), setup=setup.own[query], channels=mail.channels[query])
             if sample is not None:
                 for reporter in self._reporters.values():
                     reporter.take(query, sample)
         due = [(node, report) for node, reporter in self._reporters.items() if (report := reporter.due(now_s))]
         is_round = now_s >= self._round_s
-        own = self._store.node
-        to_itself = [report for node, report in due if node == own]
-        wishes = self._manage({**mail.reports, own: (*mail.reports[own], *to_itself)}, now_s, is_round)
-        qos_store.send(self._broker, [item for item in due if item[0] != own], wishes)
-        own_wishes = {} if self._wishes is None else {own: self._wishes}
+        this_node = self._store.node
+        to_itself = [report for node, report in due if node == this_node]
+        wishes = self._manage({**mail.reports, this_node: (*mail.reports[this_node], *to_itself)}, now_s, is_round)
+        qos_store.send(self._broker, [item for item in due if item[0] != this_node], wishes)
+        own_wishes = {} if self._wishes is None else {this_node: self._wishes}
         self._keep({**mail.wishes, **own_wishes}, running, is_round)
         if is_round:
             self._round_s = now_s + ROUND_S
@@ -142,8 +142,8 @@ class NodeQos:
 
         Its own manager's wishes of its own queries stay here.
         """
-        own = self._store.node
-        managers = {own: self._manager, **self._stand_ins} if self._manager is not None else self._stand_ins
+        this_node = self._store.node
+        managers = {this_node: self._manager, **self._stand_ins} if self._manager is not None else self._stand_ins
         wishes: list[tuple[str, QosWishes]] = []
         for manages, manager in managers.items():
             for report in reports.get(manages, ()):
@@ -151,7 +151,7 @@ class NodeQos:
             for decision in manager.decide(now_s) if is_round else ():
                 self._tell(decision, now_s)
             for node, wish in manager.wishes().items() if is_round else ():
-                if node == manages == own:
+                if node == manages == this_node:
                     self._wishes = wish
                 else:
                     wishes.append((node, wish))
@@ -168,14 +168,14 @@ class NodeQos:
     def _keep(self, wishes: Mapping[str, QosWishes], running: Mapping[str, Mapping[str, Any]], is_round: bool) -> None:
         """Store what the managers of each query agree on, where that is another interval."""
         before, intervals = self._store.read_intervals(), {}
-        for query, own in self._setup.own.items():
+        for query, own_query in self._setup.own.items():
             now_ms = before.get(query) or running.get(query, {}).get("trigger_ms")
             if now_ms is None:  # it does not run yet, and begins as the site says
                 continue
             wishes_ms = {
                 node: wish.intervals_ms[query] for node, wish in wishes.items() if query in wish.intervals_ms}
-            agreed = agreed_ms(own, now_ms, wishes_ms)
-            intervals[query] = grown_ms(own, agreed) if is_round else agreed
+            agreed = agreed_ms(own_query, now_ms, wishes_ms)
+            intervals[query] = grown_ms(own_query, agreed) if is_round else agreed
         if self._store.write_intervals(intervals):
             self._on_intervals()
 

@@ -27,18 +27,18 @@ class Sampler:
 
     def forget_others(self, queries: Mapping[str, Any]) -> None:
         """Drop what is remembered of all but these."""
-        for known in (self._counts, self._channels, self._work):
-            for query in known.keys() - queries.keys():
-                del known[query]
+        for memory in (self._counts, self._channels, self._work):
+            for query in memory.keys() - queries.keys():
+                del memory[query]
 
     def look(
-        self, query: str, counts: Counts, report: Mapping[str, Any], *, own: OwnQuery, channels: Counts = NOTHING,
+        self, query: str, counts: Counts, report: Mapping[str, Any], *, setup: OwnQuery, channels: Counts = NOTHING,
     ) -> QuerySample | None:
         """A sample of a query that runs, where a batch with events has ended since the last look.
 
         Parameters
         ----------
-        own : OwnQuery
+        setup : OwnQuery
             What is to be known of it. Of a source the latency is the age at which events leave it: it contains the
             wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.
         """
@@ -56,8 +56,8 @@ class Sampler:
         batch_s = (work[1] - worked[1]) / (work[0] - worked[0]) / 1000
         interval_s, histograms = trigger_ms / 1000, histograms_of(growth)
         last = _last(growth)
-        ages = {} if last is None or not own.ages else _counted(histograms.get(f"{last}:lat", {}))
-        if own.source:
+        ages = {} if last is None or not setup.ages else _counted(histograms.get(f"{last}:lat", {}))
+        if setup.source:
             if last is None:
                 return None
             age_s = growth.get(f"{last}:age", 0) / growth[f"{last}:aged"] / 1000
@@ -68,7 +68,7 @@ class Sampler:
         planned_s = max(0.0, channel_ms - wait_ms) / 1000  # is within the batch, and in the channel already
         return QuerySample(
             max(0.0, batch_s - planned_s), interval_s, batch_s, lifetime_s=2 * wait_ms / 1000,
-            channel_s=channel_ms / 1000, channels=_by_writer(grown(before, channels), own.reads), ages=ages)
+            channel_s=channel_ms / 1000, channels=_by_writer(grown(before, channels), setup.reads), ages=ages)
 
 
 def _by_writer(growth: Counts, reads: Mapping[str, str]) -> dict[str, ChannelSample]:

@@ -16,12 +16,13 @@ MOST_READERS = 1_000  # whose counters are kept
 Reader = tuple[str, str]  # channel, fragment or bundle
 
 
-def parts_of(spill: ChannelSpill, info: ChannelInfo, own: Collection[str]) -> dict[str, int]:
+def parts_of(spill: ChannelSpill, info: ChannelInfo, node_readers: Collection[str]) -> dict[str, int]:
     """By reader of a channel that is the node's own, its part in bytes of what the node has on disk of it."""
     parts: dict[str, int] = {}
     for segment in spill.segments:
         readers = [
-            reader for reader, place in info.readers.items() if reader in own and _needs(info, reader, place, segment)]
+            reader for reader, place in info.readers.items()
+            if reader in node_readers and _needs(info, reader, place, segment)]
         for reader in readers:
             parts[reader] = parts.get(reader, 0) + segment.size // len(readers)
     return parts
@@ -36,9 +37,9 @@ def by_team(parts: Mapping[Reader, int], teams: Mapping[Reader, Iterable[str]]) 
     """What each team's readers take, in bytes; a reader that several teams need counts its even part for each."""
     taken: dict[str, int] = {}
     for reader, size in parts.items():
-        own = tuple(teams.get(reader, ()))
-        for team in own:
-            taken[team] = taken.get(team, 0) + size // len(own)
+        team_names = tuple(teams.get(reader, ()))
+        for team in team_names:
+            taken[team] = taken.get(team, 0) + size // len(team_names)
     return taken
 
 

@@ -142,8 +142,8 @@ class Spiller:
         parts: dict[Reader, int] = {}
         for channel, spill in self._spills.items():
             if channel in infos:
-                own = {reader for name, reader in self._terms if name == channel}
-                parts |= {(channel, name): size for name, size in parts_of(spill, infos[channel], own).items()}
+                readers = {reader for name, reader in self._terms if name == channel}
+                parts |= {(channel, name): size for name, size in parts_of(spill, infos[channel], readers).items()}
         self._meter.add(parts, now_ms=now_ms)
         self._taken = by_team(parts, {reader: terms.teams for reader, terms in self._terms.items()})
         self._losses = tuple(
@@ -154,16 +154,16 @@ class Spiller:
     def _serve(self, info: ChannelInfo, reader: str, now_ms: int) -> None:
         state = self._states.setdefault((info.channel, reader), _State())
         spill = self._spills.get(info.channel)
-        place, known = info.readers[reader], info.spills.get(reader)
-        needs_from = max(place, known or place)
+        place, spilled_to = info.readers[reader], info.spills.get(reader)
+        needs_from = max(place, spilled_to or place)
         holds_back = self._holds_back(info, needs_from)
         on_disk = needs_from if spill is None else spill.end_of(needs_from)
         if on_disk > needs_from and (needs_from < info.trimmed or holds_back):
             # An heir, or another slow reader: what it needs is there already.
-            needs_from = known = self._channels.spill(info.channel, reader, on_disk) or needs_from
+            needs_from = spilled_to = self._channels.spill(info.channel, reader, on_disk) or needs_from
             holds_back = self._holds_back(info, needs_from)
-        is_behind = known is not None and place < known
-        if known is not None and not is_behind:
+        is_behind = spilled_to is not None and place < spilled_to
+        if spilled_to is not None and not is_behind:
             self._channels.spill(info.channel, reader, place)  # it has caught up: the mark goes
         state.since_ms = (state.since_ms or now_ms) if is_behind else None
         state.size = spill.behind(place) if spill is not None and is_behind else 0
@@ -173,9 +173,9 @@ class Spiller:
             if state.held_since_ms is None and (info.is_full or is_behind):
                 state.held_since_ms = now_ms
             if state.held_since_ms is not None and (is_behind or now_ms - state.held_since_ms >= self._hold_ms):
-                known = self._take(info, reader, needs_from, state, now_ms)
+                spilled_to = self._take(info, reader, needs_from, state, now_ms)
                 is_behind = True
-        self._let_lose(info, reader, known if is_behind else None)
+        self._let_lose(info, reader, spilled_to if is_behind else None)
 
     def _let_lose(self, info: ChannelInfo, reader: str, mark: Offset | None) -> None:
         """Ask a reader that is behind to give up the oldest, where its team chose so; take that back where not."""

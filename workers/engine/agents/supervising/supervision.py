@@ -341,14 +341,14 @@ def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> 
             pipe.close()
 
 
-def reap_orphans(own: Collection[int]) -> None:
-    """Collect adopted orphans that have ended (Spark's launcher leaves a shell behind); ``own`` children are not."""
+def reap_orphans(children: Collection[int]) -> None:
+    """Collect adopted orphans that have ended (Spark's launcher leaves a shell behind); ``children`` are not."""
     while True:
         try:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if ended is None or ended.si_pid in own or not reap(ended.si_pid):
+        if ended is None or ended.si_pid in children or not reap(ended.si_pid):
             return
 
 

@@ -68,7 +68,7 @@ class Measurement:
 
     def __init__(
         self, order: TrialOrder, fragment: str, *, slot: SlotProcess, pid: int, settings: Settings,
-        broker: redis.Redis, task_types: TaskTypes, known: TrialBaseline, is_over: Callable[[], bool],
+        broker: redis.Redis, task_types: TaskTypes, baseline: TrialBaseline, is_over: Callable[[], bool],
     ) -> None:
         self._order = order
         self._fragment = fragment
@@ -77,7 +77,7 @@ class Measurement:
         self._settings = settings
         self._broker = broker
         self._task_types = task_types
-        self._known = known
+        self._known = baseline
         self._is_over = is_over
         self._feeding = Feeding(order.rate_per_s)
         self._load = TreeLoad(pid)
@@ -203,8 +203,8 @@ class Measurement:
         if self._known.is_warm or not order.driver_warm_up_s:
             return
         self._tell("driver", order.driver_warm_up_s)
-        own = {"type": order.task_type, "config": {**order.config, RATE_KEY: order.rate_per_s}}  # it is a source
-        chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in order.feed] or [own]
+        tested = {"type": order.task_type, "config": {**order.config, RATE_KEY: order.rate_per_s}}  # it is a source
+        chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in order.feed] or [tested]
         names = [f"{self._fragment}-warm{number}" for number in range(WARM_QUERIES)]
         try:
             self._ask("hurry", fragments=names, chain=chain, approved=order.approved)

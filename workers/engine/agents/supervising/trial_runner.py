@@ -121,10 +121,10 @@ class TrialRunner(threading.Thread):
             write_atomically(self._left / fragment, json.dumps(folders(order, self._task_types)))
             self._on_trial(fragment)
             living = {other.pid for other in self._slots()}
-            self._known = {pid: known for pid, known in self._known.items() if pid in living}
+            self._known = {pid: baseline for pid, baseline in self._known.items() if pid in living}
             self._measurement = Measurement(
                 order, fragment, slot=slot, pid=pid, settings=self._settings, broker=self._broker,
-                task_types=self._task_types, known=self._known.setdefault(pid, TrialBaseline()),
+                task_types=self._task_types, baseline=self._known.setdefault(pid, TrialBaseline()),
                 is_over=lambda: self._is_over(order),
             )
             try:
@@ -180,13 +180,13 @@ class TrialRunner(threading.Thread):
         written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
         for key in list(written):
             channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
-        own = (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES)))
-        for name in own:
+        queries = (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES)))
+        for name in queries:
             channels.forget_fragment(name)
             # What the JVM counted last arrives within the second: it must find meters that will expire.
             self._broker.hset(keys.meter(name), "in:n", 0)
             self._broker.expire(keys.meter(name), METERS_KEPT_S)
-        self._apart(partial(_remove, self._settings.data_dir, own, _kept(self._left / fragment)))
+        self._apart(partial(_remove, self._settings.data_dir, queries, _kept(self._left / fragment)))
         (self._left / fragment).unlink(missing_ok=True)
 
 
@@ -198,21 +198,21 @@ def _kept(path: Path) -> list[str]:
         return []
 
 
-def _remove(data_dir: Path, own: Collection[str], written: Iterable[str]) -> None:
+def _remove(data_dir: Path, queries: Collection[str], written: Iterable[str]) -> None:
     """Remove what a trial's queries have on disk, and what they wrote into these folders below ``outputs``."""
     outputs = data_dir / "outputs"
-    for path in (path for name in own for path in (data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}"))):
+    for path in (path for name in queries for path in (data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}"))):
         shutil.rmtree(path, ignore_errors=True)
     for folder in (outputs.joinpath(name).resolve() for name in written):
         if folder.is_relative_to(outputs.resolve()):  # who broke out may have written of another
-            _remove_files(folder, own)
+            _remove_files(folder, queries)
 
 
-def _remove_files(folder: Path, own: Collection[str]) -> None:
+def _remove_files(folder: Path, queries: Collection[str]) -> None:
     """What a trial has written there: files, and folders by the names of its queries. Below it may be a dataflow's."""
     with suppress(OSError):  # it is not empty, or not there, or leads where no slot may go
         for path in folder.iterdir():
-            if path.name in own:
+            if path.name in queries:
                 shutil.rmtree(path, ignore_errors=True)
             elif not path.is_dir():
                 path.unlink(missing_ok=True)

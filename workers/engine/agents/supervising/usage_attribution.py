@@ -166,10 +166,10 @@ class UsageAttribution:
         return None if base_mb is None else max(0.0, in_use_mb - base_mb) / max(1.0, self._slot_memory_mb - base_mb)
 
 
-def _of_the_node(own: float | None, path: Path) -> float | None:
+def _of_the_node(slot_figure: float | None, path: Path) -> float | None:
     """A slot's own figure; while there is none the least that the node's slots keep of theirs, if any does."""
-    if own is not None:
-        return own
+    if slot_figure is not None:
+        return slot_figure
     histories = (_kept(other) for other in path.parent.parent.glob(f"slot-*/{path.name}"))
     return min((figure for figure in histories if figure is not None), default=None)
 

@@ -32,13 +32,13 @@ def difference(old: bytes, new: bytes) -> bytes:
     old, new : bytes
         The texts; a chunk of the new one that the old one has anywhere is not part of the difference.
     """
-    known: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
     for first, chunk in _chunks(old):
-        known.setdefault(_digest(chunk), first)
+        places.setdefault(_digest(chunk), first)
     parts: list[tuple[int, int]] = []
     added: list[memoryview] = []
     for _, chunk in _chunks(new):
-        first, length = known.get(_digest(chunk), _NEW), len(chunk)
+        first, length = places.get(_digest(chunk), _NEW), len(chunk)
         if first == _NEW:
             added.append(chunk)
         before, so_far = parts[-1] if parts else (_NEW - 1, 0)

@@ -204,11 +204,11 @@ class Parcels:
         stamp = self._files.stamp(name, kind)
         if stamp is None:
             return None
-        known = self._known.get((name, kind))
-        if known is None or known[0] != stamp:
+        stored = self._known.get((name, kind))
+        if stored is None or stored[0] != stamp:
             length, read = self._files.size(name, kind) or 0, partial(self._files.read, name, kind)
-            known = self._known[name, kind] = (stamp, parcel_of(length, read, piece_bytes=self._piece_bytes, **facts))
-        return known[1]
+            stored = self._known[name, kind] = (stamp, parcel_of(length, read, piece_bytes=self._piece_bytes, **facts))
+        return stored[1]
 
     def has(self, name: str, kind: str) -> bool:
         """Whether it was asked for before."""
@@ -267,10 +267,10 @@ class Manifests:
 
     def of(self, key: str, text: bytes) -> Manifest | None:
         """What a parcel's hash has as its manifest; None where it is none."""
-        known = self._known.get(key)
-        if known is None or known[0] != text:
-            known = self._known[key] = (text, _manifest_in(text))
-        return known[1]
+        stored = self._known.get(key)
+        if stored is None or stored[0] != text:
+            stored = self._known[key] = (text, _manifest_in(text))
+        return stored[1]
 
     def forget(self) -> None:
         """Nothing comes any more."""

@@ -97,10 +97,10 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        own = desired.of_slot(slot)
+        fragments = desired.of_slot(slot)
         given = self._unsettled(
-            (fragment.id, taker) for fragment in own for taker in desired.takers if fragment.id in taker.taken)
-        taken = self._unsettled((giver, heir) for heir in own for giver in heir.remote_givers)
+            (fragment.id, taker) for fragment in fragments for taker in desired.takers if fragment.id in taker.taken)
+        taken = self._unsettled((giver, heir) for heir in fragments for giver in heir.remote_givers)
         is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
         if not is_moving and not given and not taken:
             self._forget(())
