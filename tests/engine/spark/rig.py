@@ -171,8 +171,9 @@ class Rig(Watched):
         _end(tree)
 
     def stop(self) -> None:
-        """Let the agent drain and end; afterwards nothing of it is left."""
-        tree = self.tree()
+        """Let the agent drain and end; afterwards nothing of it is left. One that was killed has ended."""
+        if not (tree := self.tree()):
+            return
         self.signal(signal.SIGCONT)
         stop(self.process, timeout_s=10)
         _end(tree)
