@@ -20,7 +20,6 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.spark import queries
 
 EVERYTHING = 1_000_000
-TRIGGER_MS = 200  # a batch costs the same however few its events are
 
 
 def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 240.0, alive: tuple = ()) -> Any:
@@ -155,9 +154,7 @@ class Rig:
             part = keys.part(channel, bundle)
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
-    def start(
-        self, events: DataFrame, fragment: str, *, trigger_ms: int = TRIGGER_MS, real_time: bool = False
-    ) -> Query:
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50, real_time: bool = False) -> Query:
         trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
             "processingTime": f"{trigger_ms} milliseconds"}
         query = Query(
