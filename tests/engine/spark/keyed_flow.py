@@ -53,6 +53,7 @@ BY_MARKS = ("windows", "firsts", "pairs")  # who gives keys of these away leaves
 class KeyedFlow:
     """A source of readings, some of them late, and for each of some outputs the tasks by key that feed it."""
 
+    rate_per_s = RATE_PER_S
     sensor = f"concat('s', _seq % {SENSORS})"  # in SQL
 
     @staticmethod
@@ -68,7 +69,7 @@ class KeyedFlow:
         streams = [stream for output in self.outputs for stream in self._streams_of(output)]
         self.ids = dict(zip(dict.fromkeys(task for stream in streams for task in stream), numbers, strict=False))
         self.tasks = [
-            RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
+            RunningTask("numbers", "numbers", {"rate_per_s": self.rate_per_s}, ()),
             RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
             RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("untimely",)),
         ]

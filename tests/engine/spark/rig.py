@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
 from scheduler.model.wave_elements import wave_elements
 from workers.engine import desired_publishing, observed
+from workers.engine.channels import block_codec, keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.wave_publishing import publish_waves
 from workers.processes import spawn, stop
@@ -122,7 +124,8 @@ class Watched:
 
     def events(self, channel: str) -> list[dict[str, Any]]:
         """Everything that a channel still holds, oldest first."""
-        return [event for _, block in self.channels.read_blocks(channel, count=100_000) for event in block]
+        entries = self.broker.xrange(keys.channel(channel))
+        return [event for _, fields in entries for event in _rows_of(fields[b"b"])]
 
 
 @dataclass
@@ -171,8 +174,9 @@ class Rig(Watched):
         _end(tree)
 
     def stop(self) -> None:
-        """Let the agent drain and end; afterwards nothing of it is left."""
-        tree = self.tree()
+        """Let the agent drain and end; afterwards nothing of it is left. One that was killed has ended."""
+        if not (tree := self.tree()):
+            return
         self.signal(signal.SIGCONT)
         stop(self.process, timeout_s=10)
         _end(tree)
@@ -265,6 +269,12 @@ class Hosts(Watched):
         return {"slots": {
             f"{node}/{index}": Codec(SlotReport).document(slot) for node, report in self.reports().items()
             for index, slot in report.slots.items()}}
+
+
+@lru_cache(8_192)
+def _rows_of(block: bytes) -> list[dict[str, Any]]:
+    """A block's events. Who waits for one more reads the whole channel again and again, and decodes what is new."""
+    return block_codec.block_rows(block)
 
 
 def _end(processes: Sequence[psutil.Process]) -> None:

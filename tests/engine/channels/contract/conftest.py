@@ -14,7 +14,6 @@ from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SL
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.jvm import build
-from workers.engine.channels.spark_channels import spark_conf
 
 from .rig import Rig
 from .session import close_jvm, open_session
@@ -32,14 +31,12 @@ def jar_folder(tmp_path_factory: pytest.TempPathFactory, with_jar: Callable[[Pat
 @pytest.fixture(scope="package")
 def spark(broker_url: str, jar_folder: Path) -> Iterator:
     """One session, whose JVM has ``weir.Probe`` as well."""
-    settings = spark_conf(ChannelConfig(broker_url, data_dir=jar_folder))
     classes = jar_folder / "probe"
     build.compile_java(
         shutil.which("javac"), sorted(PROBE.rglob("*.java")), into=classes, class_path=(build.build(jar_folder),))
-    settings["spark.driver.extraClassPath"] += f":{classes}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
-        session = open_session(settings)
+        session = open_session(ChannelConfig(broker_url, data_dir=jar_folder), more_classes=classes)
         yield session
         close_jvm()
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.spark_channels import gather, spark_conf
+from workers.engine.channels.spark_channels import gather
 
 from .rig import Rig, wait_until
 from .session import open_session
@@ -23,7 +23,7 @@ from .session import open_session
 def main(redis_url: str, jar_folder: str, folder: str, events: str, shape: str = "plain") -> None:
     """Start the queries from their checkpoints and wait for the end."""
     config = ChannelConfig(redis_url, data_dir=Path(jar_folder))
-    rig = Rig(open_session(spark_conf(config)), config, Channels.connect(redis_url), Path(folder))
+    rig = Rig(open_session(config), config, Channels.connect(redis_url), Path(folder))
     if shape == "divided":
         divided(rig, rig.ticks("a", rate_per_s=100, writes=("a.0",)))
     elif shape == "real_time":

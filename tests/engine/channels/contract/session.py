@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from pathlib import Path
 
+import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from workers.engine.channels.channel_config import ChannelConfig
+from workers.engine.channels.spark_channels import spark_conf
+from workers.engine.spark import shared_classes
 
 _CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -34,14 +39,24 @@ SETTINGS = {
 }
 
 
-def open_session(settings: Mapping[str, str]) -> SparkSession:
-    """A session in a JVM of its own: the class path of a JVM that runs already cannot be extended."""
+def open_session(config: ChannelConfig, *, more_classes: Path | None = None) -> SparkSession:
+    """A session in a JVM of its own: the class path of a JVM that runs already cannot be extended.
+
+    It maps a slot's archive of classes, where there is one. The folder with ``more_classes`` comes last on the class
+    path, for the archive fits each class path that begins as a slot's does.
+    """
     close_jvm()
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    conf = {**SETTINGS, **spark_conf(config)}
+    archive = shared_classes.options(config.data_dir, class_path=conf["spark.driver.extraClassPath"])
+    conf["spark.driver.extraJavaOptions"] = f"{conf['spark.driver.extraJavaOptions']} {archive}".rstrip()
     builder = SparkSession.builder.appName("weir channels")
-    for name, value in {**SETTINGS, **settings}.items():
+    for name, value in conf.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with pytest.MonkeyPatch.context() as patch:
+        if more_classes is not None:
+            patch.setenv("SPARK_DIST_CLASSPATH", str(more_classes))
+        return builder.getOrCreate()
 
 
 def close_jvm() -> None:
