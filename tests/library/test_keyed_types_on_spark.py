@@ -84,7 +84,7 @@ def test_the_key_and_how_far_marks_go_are_what_the_config_says():
 
 # By a number, by two columns, by marks, and a function of a package. Of the others test_folds.py has that keys do not
 # disturb each other.
-IN_SHORT = {"block_average", "join_by_message", "deduplicate", "python_by_key"}
+IN_SHORT = {"block_average", "join", "join_by_message", "python_by_key"}
 
 
 @pytest.mark.parametrize(("name", "config"), [

@@ -1,0 +1,65 @@
+"""Keys change hands between nodes, and nodes are lost: results of each key are as they are undisturbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+import redis
+
+from .copied_flow import COPIES, CopiedFlow
+from .keyed_flow import BRANCHES
+from .own_broker import own_broker
+from .rig import Hosts, catalogue, running_agent
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("copied nodes")]
+
+NODES = ("n1", "n2", "n3")
+OUTPUTS = [output for output in BRANCHES if output != "paired"]  # queries that read several streams have no copies
+
+
+@pytest.fixture(scope="module")
+def copied_nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iterator[Hosts]:
+    """Three agents with a slot and a data folder each, of which each two hold copies for the third."""
+    plugin_folder, types = test_types
+    with ExitStack() as stack:
+        broker = stack.enter_context(own_broker(tmp_path_factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(broker.url))
+        agents = {
+            node: stack.enter_context(running_agent(
+                client, broker.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
+                task_types=catalogue(*types), node=node, WEIR_COPIES=str(COPIES), WEIR_COPY_S="1"))
+            for node in NODES}
+        hosts = Hosts(client, agents, own_broker=broker)
+        for rig in agents.values():
+            rig.trigger_ms = 500
+        hosts.wait_serving()
+        yield hosts
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("seed", range(100))
+def test_a_history_by_chance_changes_no_result_of_any_key(copied_nodes: Hosts, seed: int):
+    """Other bundles and other parts of the ring, moves, pauses, plans that are taken back; slots, agents and the broker
+    are killed, one machine or two are lost; some of it before the step before is over."""
+    flow = CopiedFlow(copied_nodes, seed, [OUTPUTS[seed % len(OUTPUTS)], OUTPUTS[(seed + 2) % len(OUTPUTS)]])
+    flow.divide_by_chance()
+    steps = ["divide"]
+    try:
+        for _ in range(4):
+            if flow.chance.random() < 0.6:
+                flow.is_over()
+                flow.grows(flow.chance.randint(1, 40))
+            steps.append(flow.disturb())
+        flow.is_over()
+        if flow.rests():
+            steps.append("resume")
+            flow.turn("works")
+            flow.is_over()
+        flow.grows()
+        flow.check()
+        copied_nodes.end()
+    finally:
+        print(f"seed {seed}: {', '.join(steps)}")
