@@ -85,7 +85,7 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     on, sides = list(values["on"]), {side: taken(values, side) for side in ("left", "right")}
     require_columns(inputs.columns, [*on, *(column for names in sides.values() for column in names.values())],
                     task_type="join", remedy="Name columns of the inputs.")
-    columns = Columns(dict(inputs.dtypes))
+    columns = Columns(dict(inputs.drop(STREAM_NUMBER, TOLD).dtypes))
     packs = {}
     for side, names in sides.items():
         whole = packed(list(dict.fromkeys([*on, *names.values()])))

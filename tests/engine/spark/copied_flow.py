@@ -86,28 +86,27 @@ class CopiedFlow(KeyedFlow):
 
     def lose(self) -> None:
         """One machine or two end at once, most with their disks; what was there goes on from copies on the others. They
-        come back, with a new disk only once all works elsewhere."""
+        come back, before all works elsewhere or after."""
         lost = self.chance.sample(sorted(self.rig.nodes), self.chance.randint(1, COPIES))
         own = {name: bundle for name, (_, bundle) in self.queries().items() if node_of(bundle.slot) in lost}
         self.are_copied(own)
         self.grows(self.chance.randint(1, 20))
-        with_disk = {node: self.chance.random() < 0.7 for node in lost}
-        is_back_early = self.chance.random() < 0.3
+        emptied = [node for node in lost if self.chance.random() < 0.7]
+        is_back_early = self.chance.random() < 0.5
         for node in lost:
             self.rig.nodes[node].kill()
-            for folder in ("checkpoints", "folds", "nodes") if with_disk[node] else ():
+            for folder in ("checkpoints", "folds", "nodes") if node in emptied else ():
                 shutil.rmtree(self.rig.nodes[node].data_dir / folder, ignore_errors=True)
-        living = self.rig.nodes.keys() - set(lost)
-        holders = holders_of(self.rig.broker, own, living=living)
+        holders = holders_of(self.rig.broker, own, living=self.rig.nodes.keys() - set(lost))
         assert holders.keys() == own.keys(), f"no copy of {own.keys() - holders.keys()} counts"
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))
         heirs = self.go({name: f"{holder}/0" for name, holder in holders.items()})
-        if is_back_early and not any(with_disk.values()):
+        if is_back_early:
             self._are_back(lost)
         self.rig.wait_running(*heirs)
         if self.chance.random() < 0.5:
             self.grows()
-        if not is_back_early or any(with_disk.values()):
+        if not is_back_early:
             self._are_back(lost)
 
     def _are_back(self, lost: list[str]) -> None:
