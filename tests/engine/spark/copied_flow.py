@@ -1,25 +1,50 @@
-"""Tasks divided by key on several nodes that hold copies of each other's queries; nodes are lost."""
+"""Histories by chance of tasks divided by key, on nodes that hold copies of each other's queries, and are lost."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from scheduler.key_division import whole_groups
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.lost_nodes import all_holders_of, declare_lost, holders_of
 
 from .keyed_flow import KeyedFlow
-from .rig import Hosts
+from .rig import Hosts, Rig
 from .test_moved_bundles import kill
-
-COPIES = 2
 
 
 class CopiedFlow(KeyedFlow):
     """Queries and bundles are on any node, and have copies on all others."""
 
     rig: Hosts
+
+    @property
+    def copies(self) -> int:
+        """How many machines may be lost at once."""
+        return len(self.rig.nodes) - 1
+
+    def histories(self) -> Iterator[list[str]]:
+        """Five, each with the names of its steps; after each all that has come is as it is undisturbed. In the first
+        one every task comes to be on all nodes, and a slot is killed meanwhile."""
+        first = ["divide", "lose", "lose", "move"]
+        self.chance.shuffle(first)
+        self.spread()
+        steps = ["spread", self.disturb("kill")]
+        for step in (*first, ""):
+            self.finish()
+            yield steps
+            if step:
+                steps = [self.disturb(step)]
+                while self.chance.random() < 0.4:
+                    steps.append(self.disturb())
+
+    def spread(self) -> None:
+        """Every task has a bundle on each slot."""
+        parts = whole_groups({slot.name: 1 / len(self.rig.slots) for slot in self.rig.slots})
+        self.divide([WantedBundle(slot, 1, part) for slot, part in parts.items()], *self.keyed)
 
     def rows(self, output: str) -> list:
         return self.rig.events(self.fragments[self.ids[output]].channel_of(output))
@@ -36,8 +61,10 @@ class CopiedFlow(KeyedFlow):
             steps["lose"] = (5, self.lose)
         return steps
 
-    def _node(self):
-        return self.rig.nodes[self.chance.choice(sorted(self.rig.nodes))]
+    def _node(self) -> Rig:
+        node = self.rig.nodes[self.chance.choice(sorted(self.rig.nodes))]
+        self.rig.wait(lambda: node.slot_pid("0"), what="its slot has a process")
+        return node
 
     def can_move(self) -> bool:
         return not self.rests()
@@ -68,9 +95,9 @@ class CopiedFlow(KeyedFlow):
     def lose_power(self) -> None:
         """A node ends at once, and is started again."""
         node = self._node()
+        pid = node.slot_pid("0")
         node.kill()
-        node.start()
-        self.rig.wait_serving()
+        self._start({node.node: pid})
 
     def kill_broker(self) -> None:
         self.rig.own_broker.kill()
@@ -80,19 +107,20 @@ class CopiedFlow(KeyedFlow):
         """Wait until each has a copy that counts on all other nodes."""
         def lacking() -> list[str]:
             holders = all_holders_of(self.rig.broker, queries, living=set(self.rig.nodes))
-            return [name for name in queries if len(holders.get(name, ())) < COPIES]
+            return [name for name in queries if len(holders.get(name, ())) < self.copies]
 
         self.rig.wait(lambda: not lacking(), what="all is copied")
 
     def lose(self) -> None:
         """One machine or two end at once, most with their disks; what was there goes on from copies on the others. They
         come back, before all works elsewhere or after."""
-        lost = self.chance.sample(sorted(self.rig.nodes), self.chance.randint(1, COPIES))
+        lost = self.chance.sample(sorted(self.rig.nodes), self.chance.randint(1, self.copies))
         own = {name: bundle for name, (_, bundle) in self.queries().items() if node_of(bundle.slot) in lost}
         self.are_copied(own)
         self.grows(self.chance.randint(1, 20))
         emptied = [node for node in lost if self.chance.random() < 0.7]
         is_back_early = self.chance.random() < 0.5
+        pids = {node: self.rig.nodes[node].slot_pid("0") for node in lost}
         for node in lost:
             self.rig.nodes[node].kill()
             for folder in ("checkpoints", "folds", "nodes") if node in emptied else ():
@@ -102,14 +130,18 @@ class CopiedFlow(KeyedFlow):
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))
         heirs = self.go({name: f"{holder}/0" for name, holder in holders.items()})
         if is_back_early:
-            self._are_back(lost)
+            self._start(pids)
         self.rig.wait_running(*heirs)
         if self.chance.random() < 0.5:
             self.grows()
         if not is_back_early:
-            self._are_back(lost)
+            self._start(pids)
 
-    def _are_back(self, lost: list[str]) -> None:
-        for node in lost:
+    def _start(self, pids: Mapping[str, int | None]) -> None:
+        """Start nodes whose slots had these processes."""
+        for node in pids:
             self.rig.nodes[node].start()
+        for node, pid in pids.items():
+            rig = self.rig.nodes[node]
+            self.rig.wait(lambda rig=rig, pid=pid: rig.slot_pid("0") not in (None, pid), what="the slot is back")
         self.rig.wait_serving()

@@ -177,14 +177,23 @@ class KeyedFlow:
                 (3, lambda: self.turn("works")) if rests else (1, lambda: self.turn("rests")))
         return steps
 
-    def disturb(self) -> str:
-        """One step by chance, and its name."""
+    def disturb(self, step: str = "") -> str:
+        """That step, or one by chance; its name."""
         steps = self.steps()
-        step = self.chance.choices(list(steps), [weight for weight, _ in steps.values()])[0]
+        step = step or self.chance.choices(list(steps), [weight for weight, _ in steps.values()])[0]
         if step in AT_REST:
             self.is_over()
         steps[step][1]()
         return step
+
+    def finish(self) -> None:
+        """Wait until all is over and all works, and check what has come."""
+        self.is_over()
+        if self.rests():
+            self.turn("works")
+            self.is_over()
+        self.grows()
+        self.check()
 
     def is_over(self) -> None:
         """Wait until those who are to work do and those before them have left, which are dropped then."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 import redis
 
-from .copied_flow import COPIES, CopiedFlow
+from .copied_flow import CopiedFlow
 from .keyed_flow import BRANCHES
 from .own_broker import own_broker
 from .rig import Hosts, catalogue, running_agent
@@ -29,7 +29,7 @@ def copied_nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar)
         agents = {
             node: stack.enter_context(running_agent(
                 client, broker.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_COPIES=str(COPIES), WEIR_COPY_S="1"))
+                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(NODES) - 1), WEIR_COPY_S="1"))
             for node in NODES}
         hosts = Hosts(client, agents, own_broker=broker)
         for rig in agents.values():
@@ -39,27 +39,12 @@ def copied_nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("seed", range(100))
-def test_a_history_by_chance_changes_no_result_of_any_key(copied_nodes: Hosts, seed: int):
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("seed", range(20))
+def test_five_histories_by_chance_change_no_result_of_any_key(copied_nodes: Hosts, seed: int):
     """Other bundles and other parts of the ring, moves, pauses, plans that are taken back; slots, agents and the broker
-    are killed, one machine or two are lost; some of it before the step before is over."""
+    are killed, one machine or two are lost at once; some of it before the step before is over."""
     flow = CopiedFlow(copied_nodes, seed, [OUTPUTS[seed % len(OUTPUTS)], OUTPUTS[(seed + 2) % len(OUTPUTS)]])
-    flow.divide_by_chance()
-    steps = ["divide"]
-    try:
-        for _ in range(4):
-            if flow.chance.random() < 0.6:
-                flow.is_over()
-                flow.grows(flow.chance.randint(1, 40))
-            steps.append(flow.disturb())
-        flow.is_over()
-        if flow.rests():
-            steps.append("resume")
-            flow.turn("works")
-            flow.is_over()
-        flow.grows()
-        flow.check()
-        copied_nodes.end()
-    finally:
-        print(f"seed {seed}: {', '.join(steps)}")
+    for number, steps in enumerate(flow.histories()):
+        print(f"seed {seed}, history {number}: {', '.join(steps)}", flush=True)
+    copied_nodes.end()

@@ -120,12 +120,6 @@ def test_a_history_by_chance_changes_no_result_of_any_key(rig: Rig, seed: int):
                 flow.is_over()
                 flow.grows(flow.chance.randint(1, 40))
             steps.append(flow.disturb())
-        flow.is_over()
-        if flow.rests():
-            steps.append("resume")
-            flow.turn("works")
-            flow.is_over()
-        flow.grows()
-        flow.check()
+        flow.finish()
     finally:
         print(f"seed {seed}: {', '.join(steps)}")
