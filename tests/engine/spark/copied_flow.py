@@ -38,13 +38,14 @@ class CopiedFlow(KeyedFlow):
             yield steps
             if step:
                 steps = [self.disturb(step)]
-                while self.chance.random() < 0.4:
+                while self.chance.random() < 0.5:
                     steps.append(self.disturb())
 
     def spread(self) -> None:
         """Every task has a bundle on each slot."""
-        parts = whole_groups({slot.name: 1 / len(self.rig.slots) for slot in self.rig.slots})
-        self.divide([WantedBundle(slot, 1, part) for slot, part in parts.items()], *self.keyed)
+        slots = [slot.name for slot in self.rig.slots]
+        parts = whole_groups({place: 1 / len(slots) for place in range(len(slots))})
+        self.divide([WantedBundle(slot, 1, parts[place]) for place, slot in enumerate(slots)], *self.keyed)
 
     def rows(self, output: str) -> list:
         return self.rig.events(self.fragments[self.ids[output]].channel_of(output))
@@ -58,7 +59,7 @@ class CopiedFlow(KeyedFlow):
         steps = super().steps()
         steps |= {"kill": (2, lambda: kill(self._node(), "0")), "kill the broker": (1, self.kill_broker)}
         if not self.rests():
-            steps["lose"] = (5, self.lose)
+            steps["lose"] = (2, self.lose)
         return steps
 
     def _node(self) -> Rig:
