@@ -34,7 +34,7 @@ class World:
     def wanted(self, desired: DesiredState) -> bool:
         """Whether the node begins where that is desired of it."""
         self.broker.set(keys.desired("n1"), DESIRED_STATES.dumps(desired))
-        return self.start.has_gone_on()
+        return self.start.may_begin()
 
 
 def test_it_waits_until_another_node_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,13 +48,13 @@ def test_it_waits_until_another_node_goes_on(tmp_path: Path, monkeypatch: pytest
 def test_it_waits_for_nothing_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert World(tmp_path / "a", monkeypatch, copy=False).wanted(NOT_YET), "nobody has a copy"
     world = World(tmp_path / "b", monkeypatch)
-    assert world.start.has_gone_on(), "nothing is desired of it"
+    assert world.start.may_begin(), "nothing is desired of it"
     world.living.discard("n2")
     assert world.wanted(NOT_YET), "who has one is lost, too"
     world.living.add("n2")
-    assert not world.start.has_gone_on()
+    assert not world.start.may_begin()
     world.now_s += MOST_S
-    assert world.start.has_gone_on(), "nobody moves it: it begins, and says so"
+    assert world.start.may_begin(), "nobody moves it: it begins, and says so"
 
 
 def test_a_folder_that_has_something_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

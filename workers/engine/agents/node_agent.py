@@ -120,7 +120,7 @@ class NodeAgent:
         lock = FileLock(self._store.folder / "agent.lock")
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
         self._store.take_over()
-        self._wait_until(StateElsewhere(self._broker, self._store).has_gone_on, "others may have copies of what ran here")
+        self._wait_until(StateElsewhere(self._broker, self._store).may_begin, "others may have copies of what ran here")
         self._confinement.prepare()
         publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
         watcher = DesiredStateWatcher(

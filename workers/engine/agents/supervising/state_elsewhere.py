@@ -37,8 +37,8 @@ class StateElsewhere:
         self._broker, self._store, self._clock_s = broker, store, clock_s
         self._ends_s = clock_s() + MOST_S
 
-    def has_gone_on(self) -> bool:
-        """Whether nothing is left that could go on from copies elsewhere, or none of it did in `MOST_S`; False while
+    def may_begin(self) -> bool:
+        """Whether nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False while
         the broker is away. An agent whose folder has something need not ask."""
         if self._store.desired_path.exists():
             return True
