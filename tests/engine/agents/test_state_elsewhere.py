@@ -52,9 +52,20 @@ def test_it_waits_for_nothing_that_is_not_there(tmp_path: Path, monkeypatch: pyt
     world.living.discard("n2")
     assert world.wanted(NOT_YET), "who has one is lost, too"
     world.living.add("n2")
+    world.now_s += MOST_S
     assert not world.start.may_begin()
     world.now_s += MOST_S
     assert world.start.may_begin(), "nobody moves it: it begins, and says so"
+
+
+def test_what_cannot_be_read_keeps_it_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, monkeypatch)
+    world.broker.set(keys.desired("n1"), "{")
+    assert world.start.may_begin()
+    world = World(tmp_path, monkeypatch)
+    world.broker.delete(keys.ranges("f1-1"))
+    world.broker.set(keys.ranges("f1-1"), "no hash")
+    assert world.wanted(NOT_YET)
 
 
 def test_a_folder_that_has_something_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 import redis
 
+from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.desired import DesiredState
 from workers.engine import desired_publishing, observed
 from workers.engine.channels.batch_ranges import are_recorded
@@ -35,29 +37,38 @@ class StateElsewhere:
         self, broker: redis.Redis, store: NodeStore, *, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._broker, self._store, self._clock_s = broker, store, clock_s
-        self._ends_s = clock_s() + MOST_S
+        self._since_s: float | None = None
 
     def may_begin(self) -> bool:
-        """Whether nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False while
-        the broker is away. An agent whose folder has something need not ask."""
+        """Whether nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False
+        while the broker is away. An agent whose folder has something need not ask."""
         if self._store.desired_path.exists():
             return True
         try:
             left = self._left()
         except redis.RedisError:
             return False
-        if left and self._clock_s() >= self._ends_s:
-            logger().error("begins without the state that other nodes have copies of", fragments=left)
+        except InvalidContract:
+            return True  # what is desired cannot be read, so nothing begins
+        if not left:
             return True
-        return not left
+        self._since_s = self._clock_s() if self._since_s is None else self._since_s
+        if self._clock_s() < self._since_s + MOST_S:
+            return False
+        logger().error("begins without the state that other nodes have copies of", fragments=left)
+        return True
 
     def _left(self) -> list[str]:
         node = self._store.node
         desired = desired_publishing.read(self._broker, node) or DesiredState()
         named = {*desired.wanted, *(name for heir in desired.heirs_elsewhere.values() for name in heir.inherits)}
-        own = [name for name in sorted(named) if are_recorded(self._broker, name)]
+        own = [name for name in sorted(named) if self._records(name)]
         if not own:
             return []
         living = {name for name, _ in observed.read_reports(self._broker).items()} - {node}
         return sorted(all_holders_of(self._broker, own, living=living))
 
+    def _records(self, fragment: str) -> bool:
+        with suppress(redis.ResponseError):  # slots write there
+            return are_recorded(self._broker, fragment)
+        return False
