@@ -8,6 +8,7 @@ from contextlib import ExitStack
 import pytest
 import redis
 
+from .conftest import TRIGGER_MS
 from .copied_flow import CopiedFlow
 from .keyed_flow import BRANCHES
 from .own_broker import own_broker
@@ -29,11 +30,11 @@ def copied_nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar)
         agents = {
             node: stack.enter_context(running_agent(
                 client, broker.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(NODES) - 1), WEIR_COPY_S="1"))
+                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(NODES) - 1), WEIR_COPY_S="2"))
             for node in NODES}
         hosts = Hosts(client, agents, own_broker=broker)
         for rig in agents.values():
-            rig.trigger_ms = 500
+            rig.trigger_ms = TRIGGER_MS
         hosts.wait_serving()
         yield hosts
 
