@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +47,7 @@ CONFIGS = {
 BRANCHES = {
     "collected": ("blocks",), "averaged": ("smooth", "means"), "summed": ("heavy",), "counted": ("windows",),
     "passed": ("firsts",), "paired": ("pairs",)}
+AT_REST = ("move", "pause", "resume", "lose")  # steps that begin when the one before is over
 BY_MARKS = ("windows", "firsts", "pairs")  # who gives keys of these away leaves
 
 
@@ -161,22 +162,39 @@ class KeyedFlow:
         self.rig.wait(lambda: not gone & {self.rig.slot_pid(str(slot.index)) for slot in self.rig.slots},
                       what="the slots are back")
 
-    def disturb(self) -> str:
-        """One step by chance, and its name."""
-        steps = {"divide": 4, "kill": 2, "lose power": 1}
+    def steps(self) -> dict[str, tuple[int, Callable[[], object]]]:
+        """What may happen next: how likely each is, and what does it."""
+        steps: dict[str, tuple[int, Callable[[], object]]] = {
+            "divide": (4, self.divide_by_chance),
+            "kill": (2, lambda: kill(self.rig, self.chance.choice("01"))),
+            "lose power": (1, self.lose_power)}
         if self.before:
-            steps["take back"] = 3
+            steps["take back"] = (3, self.divide_back)
         if self.can_move():
-            steps["move"] = 2
+            steps["move"] = (2, self.move)
         if "summed" in self.outputs:
-            steps["resume" if self.rests() else "pause"] = 3 if self.rests() else 1
-        step = self.chance.choices(list(steps), list(steps.values()))[0]
-        if step in ("move", "pause", "resume"):
+            rests = self.rests()
+            steps["resume" if rests else "pause"] = (
+                (3, lambda: self.turn("works")) if rests else (1, lambda: self.turn("rests")))
+        return steps
+
+    def disturb(self, step: str = "") -> str:
+        """That step, or one by chance; its name."""
+        steps = self.steps()
+        step = step or self.chance.choices(list(steps), [weight for weight, _ in steps.values()])[0]
+        if step in AT_REST:
             self.is_over()
-        {"divide": self.divide_by_chance, "take back": self.divide_back, "move": self.move,
-         "pause": lambda: self.turn("rests"), "resume": lambda: self.turn("works"),
-         "kill": lambda: kill(self.rig, self.chance.choice("01")), "lose power": self.lose_power}[step]()
+        steps[step][1]()
         return step
+
+    def finish(self) -> None:
+        """Wait until all is over and all works, and check what has come."""
+        self.is_over()
+        if self.rests():
+            self.turn("works")
+            self.is_over()
+        self.grows()
+        self.check()
 
     def is_over(self) -> None:
         """Wait until those who are to work do and those before them have left, which are dropped then."""

@@ -108,9 +108,11 @@ def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(ri
     flow.check()
 
 
-@pytest.mark.long  # the tests above have a fixed history of three kinds of outputs
+# The tests above have a fixed history of three kinds of outputs, test_copied_histories.py a hundred on several nodes;
+# here slots share a node, and joins take part.
+@pytest.mark.long
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(12))
 def test_a_history_by_chance_changes_no_result_of_any_key(rig: Rig, seed: int):
     """Other bundles and other parts of the ring, moves, pauses, plans that are taken back, slots that are killed, a
     node that loses power; some of it before the step before is over."""
@@ -124,12 +126,6 @@ def test_a_history_by_chance_changes_no_result_of_any_key(rig: Rig, seed: int):
                 flow.is_over()
                 flow.grows(flow.chance.randint(1, 40))
             steps.append(flow.disturb())
-        flow.is_over()
-        if flow.rests():
-            steps.append("resume")
-            flow.turn("works")
-            flow.is_over()
-        flow.grows()
-        flow.check()
+        flow.finish()
     finally:
         print(f"seed {seed}: {', '.join(steps)}")

@@ -52,6 +52,7 @@ from .supervising.saved_parts import SavedParts
 from .supervising.secret_opening import Opener
 from .supervising.slot_usage import TreeMeter, Usage
 from .supervising.spiller import Spiller, SpillThread, shared_inputs
+from .supervising.state_elsewhere import StateElsewhere
 from .supervising.supervision import READY, SPARE, SlotProcess, Spare, reap_orphans
 from .supervising.trial_runner import TrialRunner
 from .supervising.usage_attribution import UsageAttribution
@@ -119,6 +120,7 @@ class NodeAgent:
         lock = FileLock(self._store.folder / "agent.lock")
         self._wait_until(lock.acquire, "another agent of this name runs from this folder")
         self._store.take_over()
+        self._wait_until(StateElsewhere(self._broker, self._store).may_begin, "others may have copies of what ran here")
         self._confinement.prepare()
         publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
         watcher = DesiredStateWatcher(

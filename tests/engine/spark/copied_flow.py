@@ -1,0 +1,148 @@
+"""Histories by chance of tasks divided by key, on nodes that hold copies of each other's queries, and are lost."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+
+from scheduler.key_division import whole_groups
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.reuse.division import WantedBundle
+from scheduler.reuse.handover import moved_in
+from workers.engine.lost_nodes import all_holders_of, declare_lost, holders_of
+
+from .keyed_flow import KeyedFlow
+from .rig import Hosts, Rig
+from .test_moved_bundles import kill
+
+
+class CopiedFlow(KeyedFlow):
+    """Queries and bundles are on any node, and have copies on all others."""
+
+    rig: Hosts
+
+    @property
+    def copies(self) -> int:
+        """How many machines may be lost at once."""
+        return len(self.rig.nodes) - 1
+
+    def histories(self) -> Iterator[list[str]]:
+        """Five, each with the names of its steps; after each all that has come is as it is undisturbed. In the first
+        one every task comes to be on all nodes, and a slot is killed meanwhile."""
+        first = ["divide", "lose", "lose", "move"]
+        self.chance.shuffle(first)
+        self.spread()
+        steps = ["spread", self.disturb("kill")]
+        for step in (*first, ""):
+            self.finish()
+            yield steps
+            if step:
+                steps = [self.disturb(step)]
+                while self.chance.random() < 0.5:
+                    steps.append(self.disturb())
+
+    def spread(self) -> None:
+        """Every task has a bundle on each slot."""
+        slots = [slot.name for slot in self.rig.slots]
+        parts = whole_groups({place: 1 / len(slots) for place in range(len(slots))})
+        self.divide([WantedBundle(slot, 1, parts[place]) for place, slot in enumerate(slots)], *self.keyed)
+
+    def rows(self, output: str) -> list:
+        return self.rig.events(self.fragments[self.ids[output]].channel_of(output))
+
+    def queries(self) -> dict[str, tuple[Fragment, RunningBundle]]:
+        """Whatever is to work."""
+        return {bundle.id: (fragment, bundle) for fragment in self.fragments.values() if not fragment.paused
+                for bundle in fragment.queries if not bundle.leaving}
+
+    def steps(self) -> dict[str, tuple[int, Callable[[], object]]]:
+        steps = super().steps()
+        steps |= {"kill": (2, lambda: kill(self._node(), "0")), "kill the broker": (1, self.kill_broker)}
+        if not self.rests():
+            steps["lose"] = (2, self.lose)
+        return steps
+
+    def _node(self) -> Rig:
+        node = self.rig.nodes[self.chance.choice(sorted(self.rig.nodes))]
+        self.rig.wait(lambda: node.slot_pid("0"), what="its slot has a process")
+        return node
+
+    def can_move(self) -> bool:
+        return not self.rests()
+
+    def move(self) -> None:
+        """A query or a bundle goes to another node."""
+        name, (_, bundle) = self.chance.choice(sorted(self.queries().items()))
+        self.go({name: self.chance.choice([slot.name for slot in self.rig.slots if slot.name != bundle.slot])})
+
+    def go(self, slots: Mapping[str, str]) -> list[str]:
+        """These queries go on in these slots, by one plan; the new names."""
+        queries = self.queries()
+        change = moved_in(self.estate(), slots, outputs=self.outputs, homes={name: queries[name][0] for name in slots})
+        for name in change.before.keys() - change.after.keys():
+            heir = next(after for after in change.after.values() if name in after.inherits)
+            self.ids = {task: heir.id if own == name else own for task, own in self.ids.items()}
+            del self.fragments[name]
+        self.before = {}
+        self.fragments |= change.after
+        self.publish()
+        return [step.bundle or step.fragment for step in change.steps]
+
+    def is_over(self) -> None:
+        super().is_over()
+        moved = {name for fragment in self.fragments.values() for name in fragment.inherits}
+        self.rig.wait(lambda: not moved & {name for name, _ in self.rig.reports().queries()}, what="who moved is gone")
+
+    def lose_power(self) -> None:
+        """A node ends at once, and is started again."""
+        node = self._node()
+        pid = node.slot_pid("0")
+        node.kill()
+        self._start({node.node: pid})
+
+    def kill_broker(self) -> None:
+        self.rig.own_broker.kill()
+        self.rig.own_broker.start()
+
+    def are_copied(self, queries: Mapping[str, object]) -> None:
+        """Wait until each has a copy that counts on all other nodes."""
+        def lacking() -> list[str]:
+            holders = all_holders_of(self.rig.broker, queries, living=set(self.rig.nodes))
+            return [name for name in queries if len(holders.get(name, ())) < self.copies]
+
+        self.rig.wait(lambda: not lacking(), what="all is copied")
+
+    def lose(self) -> None:
+        """One machine or two end at once, most with their disks; what was there goes on from copies on the others. They
+        come back, before all works elsewhere or after."""
+        lost = self.chance.sample(sorted(self.rig.nodes), self.chance.randint(1, self.copies))
+        own = {name: bundle for name, (_, bundle) in self.queries().items() if node_of(bundle.slot) in lost}
+        self.are_copied(own)
+        self.grows(self.chance.randint(1, 20))
+        emptied = [node for node in lost if self.chance.random() < 0.7]
+        is_back_early = self.chance.random() < 0.5
+        pids = {node: self.rig.nodes[node].slot_pid("0") for node in lost}
+        for node in lost:
+            self.rig.nodes[node].kill()
+            for folder in ("checkpoints", "folds", "nodes") if node in emptied else ():
+                shutil.rmtree(self.rig.nodes[node].data_dir / folder, ignore_errors=True)
+        holders = holders_of(self.rig.broker, own, living=self.rig.nodes.keys() - set(lost))
+        assert holders.keys() == own.keys(), f"no copy of {own.keys() - holders.keys()} counts"
+        declare_lost(self.rig.broker, dict.fromkeys(lost, 1))
+        heirs = self.go({name: f"{holder}/0" for name, holder in holders.items()})
+        if is_back_early:
+            self._start(pids)
+        self.rig.wait_running(*heirs)
+        if self.chance.random() < 0.5:
+            self.grows()
+        if not is_back_early:
+            self._start(pids)
+
+    def _start(self, pids: Mapping[str, int | None]) -> None:
+        """Start nodes whose slots had these processes."""
+        for node in pids:
+            self.rig.nodes[node].start()
+        for node, pid in pids.items():
+            rig = self.rig.nodes[node]
+            self.rig.wait(lambda rig=rig, pid=pid: rig.slot_pid("0") not in (None, pid), what="the slot is back")
+        self.rig.wait_serving()
