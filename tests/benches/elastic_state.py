@@ -20,6 +20,7 @@ from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
 from .state_elsewhere import measure_folds
+from .word_counts import HOLDERS, cost_of_copies
 
 Lines = list[dict[str, Any]]
 
@@ -48,16 +49,24 @@ def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 
 def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    for counted in given.counts:
+    for counted in given.counts or COUNTS:
         yield "sizes", sizes_of_copies(counted, intervals_s=given.intervals, rounds=given.repeats)
 
 
+def _words(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    size = QUICK if given.quick else FULL
+    yield "words", cost_of_copies(given.counts or COUNTS[:2], copies=given.copies, **size)
+
+
+FULL = {"rounds": 4, "lines": 300_000, "within_s": 28 * 60.0}
+QUICK = {"rounds": 1, "lines": 60_000, "within_s": 5.5 * 60}
 FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
     "played": (_played, "balance and losses, simulated"),
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
     "folds": (_folds, "a word count with its state in other places, without Spark"),
-    "sizes": (_sizes, "how large copies of one are by their interval, without Spark")}
+    "sizes": (_sizes, "how large copies of one are by their interval, without Spark"),
+    "words": (_words, "what copies on other nodes cost the peak of one, on Spark")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +91,11 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(
-        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="sizes: what is counted")
+        "--counts", nargs="+", choices=COUNTS, help="sizes, words: what is counted; by default all, of words the first "
+                                                    "two")
+    parser.add_argument("--copies", type=int, nargs="+", choices=range(len(HOLDERS) + 1), default=[0, 1, 2],
+                        help="words: how many nodes have a copy; others are compared with the first")
+    parser.add_argument("--quick", action="store_true", help="words: less text, one round, at most six minutes")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
     parser.add_argument("--events", type=count, default=20_000, help="folds: in a batch")
     parser.add_argument("--batches", type=count, default=8, help="folds: of a run")
