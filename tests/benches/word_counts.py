@@ -321,4 +321,5 @@ def _line(count: str, copies: int, own: Sequence[CountingRun], base: Sequence[Co
         "words a core-second": round(median(rates)), "least": round(min(rates)), "most": round(max(rates)),
         "less": f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%",
         "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in own)),
-        "whole copies": round(median(run.whole for run in own)), "counts compared": sum(run.rows for run in own)}
+        "copies a core-second": round(median(run.whole / run.cpu_s for run in own), 1),
+        "counts compared": sum(run.rows for run in own)}
