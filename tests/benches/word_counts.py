@@ -50,7 +50,7 @@ HOLDERS = ("holder-1", "holder-2")
 DAY_S = 86_400
 TOTAL_S = 31 * DAY_S  # the longest window that there is
 OVERLAPS = 3
-LINES_PER_S = 8_000.0
+LINES_PER_S = 6_000.0
 TRIGGER_MS = 500
 COPY_S = 2.0
 LOOK_S = 0.1
@@ -172,7 +172,7 @@ class CountingNodes:
     def __post_init__(self) -> None:
         self._load = TreeLoad(self.estate.agent_pid)
 
-    def have_holders(self, copies: int) -> None:
+    def _have_holders(self, copies: int) -> None:
         """Let so many holders work, and wait until these report and no other one does."""
         for place, (node, pid) in enumerate(self.holders.items()):
             if (place < copies) is (node in self.stopped):
@@ -185,19 +185,21 @@ class CountingNodes:
     def run(self, count: str, copies: int) -> CountingRun:
         """Count the text once with so many copies, and compare what comes out.
 
-        What is measured begins once the copies are there, and some words have come.
+        What is measured begins with a batch, once the copies are there, and ends with the last batch.
 
         Raises
         ------
         WrongCounts
             A count differs.
         TimeoutError
-            It is not done in time.
+            It is not done in time, or before there are copies.
         """
-        self.have_holders(copies)
+        self._have_holders(copies)
         self.estate.enact(_estate(count, self.estate.estate.generation + 1), within_s=self._left_s)
         query, = self.estate.queries()
         self._wait(lambda: self._words(query) > 0 and len(self._copies(query)) == copies, what=f"{copies} copies")
+        if self._words(query) >= self.text.words:
+            raise TimeoutError(f"all was counted before there were {copies} copies: take a longer text")
         words, copies_seen, state_kb = self._next_words(query), self._copies(query), 0
         began, cpu_s, other_s = words, self._load.cpu_s(), self._other_s()
         before = len(copies_seen)
