@@ -54,12 +54,11 @@ def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 
 def _words(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    counts, size = (COUNTS[:1], QUICK) if given.quick else (COUNTS[:2], FULL)
-    yield "words", cost_of_copies(given.counts or counts, copies=given.copies, **size)
+    counts, rounds, minutes = (COUNTS[:1], 1, 5.5) if given.quick else (COUNTS[:2], 4, 28.0)
+    yield "words", cost_of_copies(given.counts or counts, copies=given.copies, rounds=rounds, lines=given.lines,
+                                  within_s=60 * (given.minutes or minutes))
 
 
-FULL = {"rounds": 4, "lines": 300_000, "within_s": 28 * 60.0}
-QUICK = {"rounds": 1, "lines": 200_000, "within_s": 5.5 * 60}
 FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
     "played": (_played, "balance and losses, simulated"),
     "moves": (_moves, "how long keys stand still that change hands"),
@@ -95,7 +94,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
                                                     "15 min, quick total alone")
     parser.add_argument("--copies", type=int, nargs="+", choices=range(len(HOLDERS) + 1), default=[0, 1, 2],
                         help="words: how many nodes have a copy; others are compared with the first")
-    parser.add_argument("--quick", action="store_true", help="words: less text, one round, at most six minutes")
+    parser.add_argument("--quick", action="store_true", help="words: one count, one round, at most six minutes")
+    parser.add_argument("--lines", type=count, default=200_000, help="words: how long the text is")
+    parser.add_argument("--minutes", type=positive, help="words: how long all may take; by default 28, quick 5.5")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
     parser.add_argument("--events", type=count, default=20_000, help="folds: in a batch")
     parser.add_argument("--batches", type=count, default=8, help="folds: of a run")
