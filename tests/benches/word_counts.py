@@ -1,8 +1,9 @@
 """Streaming word count of real text on a slot, with copies of its state on other nodes: what these cost its peak.
 
-A dataflow of shipped types in one query: ``replay`` gives lines, ``sql`` makes words of them, and a window counts each
-word. ``total`` is one window that has all of the text; windows of 15 minutes, an hour or 12 hours of the events' time
-overlap three times. A line is a tenth of a second of that, and a last one lets all windows end. Each run is the whole
+A dataflow of shipped types in one query: ``replay`` gives words, more than a core can take, and a window counts each.
+So batches are as large as sources make them, 100,000 events, and a core has as many, whatever else runs beside it.
+``total`` is one window that has all of the text; windows of 15 minutes, an hour or 12 hours of the events' time overlap
+three times. A line of text is a tenth of a second of that, and a last one lets all windows end. Each run is the whole
 text once. What comes out is compared with counts in plain Python, word by word and window by window.
 
 Holders of copies are agents of their own on this machine, each with a folder of its own. One whose process is stopped
@@ -50,7 +51,7 @@ HOLDERS = ("holder-1", "holder-2")
 DAY_S = 86_400
 TOTAL_S = 31 * DAY_S  # the longest window that there is
 OVERLAPS = 3
-LINES_PER_S = 6_000.0
+WORDS_PER_S = 500_000.0
 TRIGGER_MS = 500
 COPY_S = 2.0
 LOOK_S = 0.1
@@ -82,9 +83,10 @@ class CountedText:
 
     def write(self, path: Path) -> None:
         """Write it as a recording."""
-        times = [BEGAN_MS + LINE_MS * number for number in range(len(self.lines))]
-        closing_ms = BEGAN_MS + 2 * 1000 * TOTAL_S
-        pq.write_table(pa.table({"line": [*self.lines, "closing"], "at": [*times, closing_ms]}), path)
+        timed = [(word, BEGAN_MS + LINE_MS * number)
+                 for number, line in enumerate(self.lines) for word in line.split(" ")]
+        timed.append(("closing", BEGAN_MS + 2 * 1000 * TOTAL_S))
+        pq.write_table(pa.table({"word": [word for word, _ in timed], "at": [at_ms for _, at_ms in timed]}), path)
 
     def counted(self, count: str) -> Counter[Key]:
         """How often each word is in each window, by going through the lines of one window after the other."""
@@ -128,10 +130,8 @@ def tasks_of(count: str) -> dict[str, RunningTask]:
     """The dataflow, upstream first."""
     size_ms, slide_ms = window_ms(count)
     overlapping = {"kind": "sliding", "slide": slide_ms / 1000} if slide_ms < size_ms else {}
-    words = "SELECT explode(split(line, ' ')) AS word FROM input"
     types: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("lines", "replay", {"path": "lines.parquet", "time_column": "at", "rate_per_s": LINES_PER_S}),
-        ("words", "sql", {"query": words}),
+        ("words", "replay", {"path": "words.parquet", "time_column": "at", "rate_per_s": WORDS_PER_S}),
         ("counts", "window", {
             "size": size_ms / 1000, "by": ["word"], "aggregates": ["times=count(*)"], **overlapping}),
         ("out", "output", {"name": "counts", "keep_events": ALL_EVENTS}))
@@ -140,7 +140,7 @@ def tasks_of(count: str) -> dict[str, RunningTask]:
             for (name, type_name, config), before in zip(types, parents, strict=False)}
 
 
-WORDS_AT, OUT_AT = 1, 3  # places of tasks
+WORDS_AT, OUT_AT = 0, 2  # places of tasks
 
 
 @dataclass(frozen=True)
@@ -266,7 +266,7 @@ def counting_nodes(text: CountedText, *, holders: int, within_s: float) -> Itera
         folder = Path(name)
         for part in (NODE, "replay"):
             (folder / part).mkdir()
-        text.write(folder / "replay" / "lines.parquet")
+        text.write(folder / "replay" / "words.parquet")
         settings = {
             "WEIR_COPIES": str(len(HOLDERS)), "WEIR_COPY_S": f"{COPY_S:g}", "WEIR_SPARES": "0", "WEIR_PIN": "never",
             "WEIR_REPLAY_DIRS": str(folder / "replay")}
