@@ -20,6 +20,7 @@ from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
 from .state_elsewhere import measure_folds
+from .word_counts import HOLDERS, cost_of_copies
 
 Lines = list[dict[str, Any]]
 
@@ -48,8 +49,14 @@ def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 
 def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    for counted in given.counts:
+    for counted in given.counts or COUNTS:
         yield "sizes", sizes_of_copies(counted, intervals_s=given.intervals, rounds=given.repeats)
+
+
+def _words(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    counts, rounds, minutes = (COUNTS[:1], 1, 5.5) if given.quick else (COUNTS[:2], 4, 28.0)
+    yield "words", cost_of_copies(given.counts or counts, copies=given.copies, rounds=rounds, lines=given.lines,
+                                  within_s=60 * (given.minutes or minutes))
 
 
 FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
@@ -57,7 +64,8 @@ FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lin
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
     "folds": (_folds, "a word count with its state in other places, without Spark"),
-    "sizes": (_sizes, "how large copies of one are by their interval, without Spark")}
+    "sizes": (_sizes, "how large copies of one are by their interval, without Spark"),
+    "words": (_words, "what copies on other nodes cost the peak of one, on Spark")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -82,7 +90,13 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(
-        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="sizes: what is counted")
+        "--counts", nargs="+", choices=COUNTS, help="sizes, words: what is counted; by default all, of words total and "
+                                                    "15 min, quick total alone")
+    parser.add_argument("--copies", type=int, nargs="+", choices=range(len(HOLDERS) + 1), default=[0, 1, 2],
+                        help="words: how many nodes have a copy; others are compared with the first")
+    parser.add_argument("--quick", action="store_true", help="words: one count, one round, at most six minutes")
+    parser.add_argument("--lines", type=count, default=200_000, help="words: how long the text is")
+    parser.add_argument("--minutes", type=positive, help="words: how long all may take; by default 28, quick 5.5")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
     parser.add_argument("--events", type=count, default=20_000, help="folds: in a batch")
     parser.add_argument("--batches", type=count, default=8, help="folds: of a run")
