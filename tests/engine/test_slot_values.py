@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
@@ -24,6 +25,7 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.key_meters import key_loads
 from workers.engine.lost_nodes import holders_of
 from workers.engine.noted_switches import noted_key_switches, noted_switches
+from workers.engine.slot_values import table_of
 from workers.engine.taps import Tapped, newest_events
 
 pytestmark = pytest.mark.broker
@@ -160,6 +162,42 @@ def test_of_a_block_no_more_is_made_to_python_s_values_than_is_shown(broker: red
         assert tracemalloc.get_traced_memory()[1] < 50 << 20
     finally:
         tracemalloc.stop()
+
+
+TEXT = pa.array(["abcdefgh", "x"])
+BEYOND = {  # columns of texts, and the bytes of their offsets
+    "texts": (TEXT, (0, 8, 9)), "bytes": (TEXT.cast(pa.binary()), (0, 8, 9)),
+    "in lists": (lists(TEXT, 1, 2), (0, 8, 9)), "in records": (pa.StructArray.from_arrays([TEXT], ["b"]), (0, 8, 9)),
+    "in maps": (pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), TEXT, TEXT), (0, 8, 9)),
+    "of lists": (lists(pa.array([7, 8]), 1, 2), (0, 1, 2))}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_block_that_refers_to_what_is_not_in_it_is_none_for_who_writes_it_on(name: str) -> None:
+    """The connector host holds what all teams' sinks log in with."""
+    column, offsets = BEYOND[name]
+    good, (first, middle, last) = encode_block(pa.record_batch([column], names=["a"])), offsets
+    assert table_of(good).to_pydict() == {"a": column.to_pylist()}
+    was = struct.pack("<3i", *offsets)
+    assert was in good
+    for forged in ((first, 60_000, last), (first, middle, 60_000), (-60_000, middle, last)):
+        with pytest.raises(pa.ArrowInvalid):
+            table_of(good.replace(was, struct.pack("<3i", *forged)))
+
+
+def test_what_spark_writes_is_a_block_for_who_writes_it_on() -> None:
+    """Texts of any bytes, nulls in lists, and empty columns."""
+    columns = [TEXT.cast(pa.binary()).view(pa.string()), lists(pa.nulls(2), 1, 2), pa.nulls(2)]
+    block = encode_block(pa.record_batch(columns, names=["a", "b", "c"])).replace(b"abcdefgh", b"\xff" * 8)
+    rows = table_of(block)
+    assert rows["a"].cast(pa.binary()).to_pylist() == [b"\xff" * 8, b"x"]
+    assert rows.select(["b", "c"]).to_pydict() == {"b": [[None], [None]], "c": [None, None]}
+
+
+@pytest.mark.parametrize("column", [pa.array(["x" * 1_000_000] * 1_000).dictionary_encode(), pa.nulls(20_000_001)])
+def test_a_block_that_is_too_much_is_none_either(column: pa.Array) -> None:
+    with pytest.raises(ValueError, match="more than"):
+        table_of(packed(column))
 
 
 def test_a_report_counts_for_the_node_under_whose_name_it_is_alone(broker: redis.Redis) -> None:

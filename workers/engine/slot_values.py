@@ -17,7 +17,7 @@ import pyarrow as pa
 import redis
 
 from scheduler.contracts.codec import InvalidContract
-from scheduler.model.bounds import FILE_VALUES, MESSAGE_BYTES, MESSAGE_VALUES
+from scheduler.model.bounds import FILE_BYTES, FILE_VALUES, MESSAGE_BYTES, MESSAGE_VALUES
 from workers.engine.connectors.arrow_streams import DecodingRoom, batches_of
 
 MOST_DIGITS = 15  # of a counter: those of all queries together can be stored
@@ -71,6 +71,18 @@ def batches_in(block: bytes | None) -> list[pa.RecordBatch]:
         return list(batches_of(io.BytesIO(block or b""), room))
     except (pa.ArrowException, ValueError, KeyError, OSError, struct.error):
         return []
+
+
+def table_of(block: bytes) -> pa.Table:
+    """The events of a channel's block, for a process with other rights than the slot that wrote it.
+
+    Raises
+    ------
+    pa.ArrowException, ValueError, OSError
+        It is none, decodes to too much, or refers to what is not in it: Arrow would read that of the process's memory.
+    """
+    room = DecodingRoom(events=FILE_VALUES.most, values=FILE_VALUES.most, bytes=FILE_BYTES.most)
+    return pa.Table.from_batches(batches_of(io.BytesIO(block), room, as_spark_writes=True))
 
 
 def room_to_show(events: int) -> DecodingRoom:
