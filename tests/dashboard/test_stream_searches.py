@@ -29,7 +29,7 @@ from tests.dashboard.test_streams import copied, running_id
 from tests.pages.markup import Markup
 from workers.engine import search_store
 from workers.engine.channels import keys
-from workers.engine.slot_values import batches_in
+from workers.engine.slot_values import newest_in
 from workers.engine.taps import SEARCHED_EVENTS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]
@@ -82,7 +82,7 @@ def test_a_block_that_was_looked_at_is_not_decoded_again(
     search_id = begin_search(actor=world.carla, task_id=task, where="_seq >= 2")
     decoded: list[bytes] = []
     monkeypatch.setattr(
-        search_store, "batches_in", lambda block: decoded.append(block) or batches_in(block))
+        search_store, "newest_in", lambda block, room: decoded.append(block) or newest_in(block, room))
     search(viewer_of(world.carla), search_id)
     assert len(decoded) == 3
     search(viewer_of(world.carla), search_id)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import struct
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import redis
@@ -14,13 +17,15 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
 from scheduler.contracts.switches import SWITCHES, AlternateSwitch
 from scheduler.model.fragment import Fragment
 from scheduler.model.key_loads import LEAST_EVENTS, STRETCHES
-from workers.engine import counters, observed, qos_store, waiting
+from workers.engine import counters, observed, qos_store, search_store, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.block_codec import encode_block
+from workers.engine.channels.channel_config import BLOCK_ROWS
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.key_meters import key_loads
 from workers.engine.lost_nodes import holders_of
 from workers.engine.noted_switches import noted_key_switches, noted_switches
+from workers.engine.slot_values import table_of
 from workers.engine.taps import Tapped, newest_events
 
 pytestmark = pytest.mark.broker
@@ -111,16 +116,88 @@ def test_one_that_wrote_another_kind_of_value_does_so_neither(broker: redis.Redi
 
 
 def test_a_block_of_few_bytes_that_is_many_events_is_not_decoded(broker: redis.Redis) -> None:
-    sink = pa.BufferOutputStream()
-    batch = pa.record_batch({"a": pa.array([0] * 30_000_000, pa.int8())})
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    block = sink.getvalue().to_pybytes()
+    block = packed(pa.array(np.zeros(30_000_000, np.int8)))
     assert len(block) < 10_000
     broker.xadd(keys.channel(f"{FORGED}.0"), {"b": block})
     broker.lpush(keys.tapped("t", FORGED), block)
     assert Channels(broker).tail(f"{FORGED}.0") == []
     assert newest_events(broker, Tapped("t", [FORGED]), count=5).events == []
+
+
+MANY = 2_500_001  # values; a message has fewer
+ZEROS = pa.array(np.zeros(MANY, np.int8))
+
+
+def lists(values: pa.Array, *ends: int) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, *ends], pa.int32()), values)
+
+
+AS_PYTHON = {  # of a column of a block of a few kB, what of its events is shown
+    "nulls": (pa.nulls(MANY), 5), "zeros": (ZEROS, 5), "a list": (lists(ZEROS, 0, 0, MANY), 0),
+    "lists of records": (lists(pa.StructArray.from_arrays([ZEROS], ["b"]), 1, MANY - 1, MANY), 1),
+    "unions": (pa.UnionArray.from_sparse(pa.array([0] * 5, pa.int8()), [pa.nulls(5)]), 0)}
+
+
+def packed(column: pa.Array) -> bytes:
+    sink, batch = pa.BufferOutputStream(), pa.record_batch([column], names=["a"])
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("name", AS_PYTHON)
+def test_of_a_block_no_more_is_made_to_python_s_values_than_is_shown(broker: redis.Redis, name: str) -> None:
+    column, shown = AS_PYTHON[name]
+    block = packed(column)
+    assert len(block) < 10_000
+    for _ in range(2):
+        broker.xadd(keys.channel(f"{FORGED}.0"), {"b": block})
+    broker.lpush(keys.tapped("t", FORGED), block, block)
+    stream = Tapped("t", [FORGED])
+    tracemalloc.start()
+    try:
+        assert len(Channels(broker).tail(f"{FORGED}.0", 5)) == shown
+        assert len(newest_events(broker, stream, count=5).events) == shown
+        assert max(len(found.events) for found in search_store.new_blocks(broker, "s", stream)) <= BLOCK_ROWS
+        assert tracemalloc.get_traced_memory()[1] < 50 << 20
+    finally:
+        tracemalloc.stop()
+
+
+TEXT = pa.array(["abcdefgh", "x"])
+BEYOND = {  # columns of texts, and the bytes of their offsets
+    "texts": (TEXT, (0, 8, 9)), "bytes": (TEXT.cast(pa.binary()), (0, 8, 9)),
+    "in lists": (lists(TEXT, 1, 2), (0, 8, 9)), "in records": (pa.StructArray.from_arrays([TEXT], ["b"]), (0, 8, 9)),
+    "in maps": (pa.MapArray.from_arrays(pa.array([0, 2], pa.int32()), TEXT, TEXT), (0, 8, 9)),
+    "of lists": (lists(pa.array([7, 8]), 1, 2), (0, 1, 2))}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_a_block_that_refers_to_what_is_not_in_it_is_none_for_who_writes_it_on(name: str) -> None:
+    """The connector host holds what all teams' sinks log in with."""
+    column, offsets = BEYOND[name]
+    good, (first, middle, last) = encode_block(pa.record_batch([column], names=["a"])), offsets
+    assert table_of(good).to_pydict() == {"a": column.to_pylist()}
+    was = struct.pack("<3i", *offsets)
+    assert was in good
+    for forged in ((first, 60_000, last), (first, middle, 60_000), (-60_000, middle, last)):
+        with pytest.raises(pa.ArrowInvalid):
+            table_of(good.replace(was, struct.pack("<3i", *forged)))
+
+
+def test_what_spark_writes_is_a_block_for_who_writes_it_on() -> None:
+    """Texts of any bytes, nulls in lists, and empty columns."""
+    columns = [TEXT.cast(pa.binary()).view(pa.string()), lists(pa.nulls(2), 1, 2), pa.nulls(2)]
+    block = encode_block(pa.record_batch(columns, names=["a", "b", "c"])).replace(b"abcdefgh", b"\xff" * 8)
+    rows = table_of(block)
+    assert rows["a"].cast(pa.binary()).to_pylist() == [b"\xff" * 8, b"x"]
+    assert rows.select(["b", "c"]).to_pydict() == {"b": [[None], [None]], "c": [None, None]}
+
+
+@pytest.mark.parametrize("column", [pa.array(["x" * 1_000_000] * 1_000).dictionary_encode(), pa.nulls(20_000_001)])
+def test_a_block_that_is_too_much_is_none_either(column: pa.Array) -> None:
+    with pytest.raises(ValueError, match="more than"):
+        table_of(packed(column))
 
 
 def test_a_report_counts_for_the_node_under_whose_name_it_is_alone(broker: redis.Redis) -> None:

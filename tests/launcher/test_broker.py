@@ -72,6 +72,25 @@ def test_it_may_hold_what_is_set_and_drops_nothing(
     assert {f"maxmemory {most_mb}mb", "maxmemory-policy noeviction", f"maxmemory-clients {clients_mb}mb"} <= {*lines}
 
 
+def test_a_value_has_a_bound_and_what_is_larger_from_before_stays(tmp_path: Path) -> None:
+    for most in ((), ("--proto-max-bulk-len", "1mb")):
+        prepared = embedded.prepare(tmp_path)
+        process = spawn([*prepared.argv, *most])
+        try:
+            wait_until(lambda: embedded.answers(prepared.url))  # noqa: B023 (called within the iteration)
+            with redis.Redis.from_url(prepared.url) as client:
+                if not most:
+                    assert client.config_get("proto-max-bulk-len") == {"proto-max-bulk-len": str(256 << 20)}
+                    client.set("larger", b"x" * (2 << 20))
+                    continue
+                assert client.strlen("larger") == 2 << 20
+                with pytest.raises((redis.ResponseError, redis.ConnectionError)):
+                    client.set("larger", b"y" * (2 << 20))
+                assert client.get("larger") == b"x" * (2 << 20)
+        finally:
+            stop(process, timeout_s=5)
+
+
 def test_without_a_setting_it_may_hold_a_third_of_the_machine() -> None:
     assert 0 < embedded.memory_mb({}) <= psutil.virtual_memory().total >> 20
 

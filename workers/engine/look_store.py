@@ -17,10 +17,11 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LOOK_STATES, ORDERED, TAKEN, LookOrder, LookState
+from scheduler.contracts.looks import EVENTS, FAILED, LOOK_ORDERS, LOOK_STATES, ORDERED, TAKEN, LookOrder, LookState
 from scheduler.model.errors import WeirError
 from workers.engine.channels import block_codec
 from workers.engine.channels.keys import PREFIX
+from workers.engine.slot_values import newest_in, room_to_show
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.columns import STREAM
 from workers.library.json_values import shown
@@ -78,7 +79,7 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> LookProgress | Non
             broker.expire(key(look_id), LIVES_S)
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
-    for batch in block_codec.decode_block(block) if block else ():
+    for batch in newest_in(block, room_to_show(EVENTS)):
         shown_columns = batch.drop_columns([name for name in batch.schema.names if name in STREAM])
         types |= {column.name: spark_type(column.type) for column in shown_columns.schema}
         events = [shown(event) for event in reversed(rows_in(shown_columns))]

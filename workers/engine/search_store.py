@@ -18,8 +18,9 @@ from typing import Any
 
 import redis
 
+from workers.engine.channels.channel_config import BLOCK_ROWS
 from workers.engine.channels.keys import PREFIX
-from workers.engine.slot_values import batches_in
+from workers.engine.slot_values import newest_in, room_to_show
 from workers.engine.taps import Tapped, copied_blocks
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
@@ -107,7 +108,7 @@ def end(broker: redis.Redis, search_id: str) -> None:
 def _decoded(block: bytes) -> CopiedBlock:
     types: dict[str, str | None] = {}
     events: list[dict[str, Any]] = []
-    for batch in reversed(batches_in(block)):
+    for batch in newest_in(block, room_to_show(BLOCK_ROWS)):
         types |= {column.name: spark_type(column.type) for column in batch.schema}
         events += [shown(row) for row in reversed(rows_in(batch))]
     return CopiedBlock(types, events)

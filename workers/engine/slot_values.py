@@ -17,7 +17,7 @@ import pyarrow as pa
 import redis
 
 from scheduler.contracts.codec import InvalidContract
-from scheduler.model.bounds import FILE_VALUES, MESSAGE_BYTES
+from scheduler.model.bounds import FILE_BYTES, FILE_VALUES, MESSAGE_BYTES, MESSAGE_VALUES
 from workers.engine.connectors.arrow_streams import DecodingRoom, batches_of
 
 MOST_DIGITS = 15  # of a counter: those of all queries together can be stored
@@ -71,6 +71,50 @@ def batches_in(block: bytes | None) -> list[pa.RecordBatch]:
         return list(batches_of(io.BytesIO(block or b""), room))
     except (pa.ArrowException, ValueError, KeyError, OSError, struct.error):
         return []
+
+
+def table_of(block: bytes) -> pa.Table:
+    """The events of a channel's block, for a process with other rights than the slot that wrote it.
+
+    Raises
+    ------
+    pa.ArrowException, ValueError, OSError
+        It is none, decodes to too much, or refers to what is not in it: Arrow would read that of the process's memory.
+    """
+    room = DecodingRoom(events=FILE_VALUES.most, values=FILE_VALUES.most, bytes=FILE_BYTES.most)
+    return pa.Table.from_batches(batches_of(io.BytesIO(block), room, as_spark_writes=True))
+
+
+def room_to_show(events: int) -> DecodingRoom:
+    """Room for so many events that somebody looks at, with the values of one message at most: as Python has them, those
+    of a block of 200 bytes may be gigabytes."""
+    return DecodingRoom(events=events, values=MESSAGE_VALUES.most, bytes=MESSAGE_BYTES.most)
+
+
+def newest_in(block: bytes | None, room: DecodingRoom) -> list[pa.RecordBatch]:
+    """The newest events of a channel's block, as far as there is room for them: the newest batch first, the newest
+    event of each last."""
+    newest = []
+    for batch in reversed(batches_in(block)):
+        shown = batch.slice(max(0, batch.num_rows - room.events))
+        while shown.num_rows and (values := sum(map(_values_in, shown.columns))) > room.values:
+            shown = shown.slice(shown.num_rows - shown.num_rows // 2)  # of one alone nothing is left
+        if shown.num_rows:
+            room.take(events=shown.num_rows, values=values)
+            newest.append(shown)
+        if shown.num_rows < batch.num_rows:
+            room.events = 0  # what is older stands behind what has no room
+            break
+    return newest
+
+
+def _values_in(column: pa.Array) -> int:
+    """How many values Python would have of a column, those in lists and records, too."""
+    if pa.types.is_struct(column.type):
+        return len(column) + sum(map(_values_in, column.flatten()))
+    if hasattr(column, "flatten"):  # lists, maps
+        return len(column) + _values_in(column.flatten())
+    return len(column) if not column.type.num_fields else FILE_VALUES.most  # of unions nobody counts them
 
 
 @lru_cache(maxsize=10_000)

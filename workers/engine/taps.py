@@ -9,7 +9,7 @@ reader.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -17,12 +17,13 @@ from typing import Any
 import redis
 
 from workers.engine.channels import keys
-from workers.engine.slot_values import answers_of, batches_in
+from workers.engine.slot_values import answers_of, newest_in, room_to_show
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
 
 LOOKS_S = 15  # a look counts for so long; who goes on looking repeats it
 SEARCHED_EVENTS = 200  # of each batch, for who searches; for who looks five
+COPIED_BLOCKS, COPIERS = 10, 200  # of a query, as its valves keep them; queries whose copies are looked at
 SEARCHED_BLOCKS = 100  # of each channel that retains events
 
 
@@ -78,11 +79,11 @@ def _copied(broker: redis.Redis, stream: Tapped, *, events: int = 0) -> dict[str
     """The blocks of each query that executes the task or copied of its stream, the newest first; so many events of
     each batch are wanted from now on, or with 0 as many as are."""
     [names] = answers_of(broker.pipeline(transaction=False).smembers(keys.tapped(stream.task)))
-    copiers = sorted(name.decode(errors="replace") for name in names or ())
+    copiers = sorted(name.decode(errors="replace") for name in islice(names or (), COPIERS))
     queries = list(dict.fromkeys([*stream.queries, *stream.earlier, *copiers]))
     pipeline = broker.pipeline(transaction=False)
     for query in queries:
-        pipeline.lrange(keys.tapped(stream.task, query), 0, -1)
+        pipeline.lrange(keys.tapped(stream.task, query), 0, COPIED_BLOCKS - 1)
         pipeline.set(keys.tap(query), events or 1, ex=LOOKS_S, nx=not events)  # who searches is not stinted
         pipeline.expire(keys.tap(query), LOOKS_S)
     copied = {query: blocks or [] for query, blocks in zip(queries, answers_of(pipeline)[::3], strict=True)}
@@ -101,15 +102,14 @@ def _retained(broker: redis.Redis, channels: Sequence[str], count: int) -> list[
 
 def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> list[dict[str, Any]]:
     """The newest events of blocks, the newest first, so many at most; and the types of their columns."""
-    return list(islice(_events(blocks, types), count))
-
-
-def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    room = room_to_show(count)
     for block in blocks:
-        for batch in reversed(batches_in(block)):
+        for batch in newest_in(block, room):
             types.update({
                 column.name: spark_type(column.type) for column in batch.schema if column.name not in types})
-            yield from [shown(row) for row in reversed(rows_in(batch))]
+            events += [shown(row) for row in reversed(rows_in(batch))]
+    return events
 
 
 def _shared_out(queries: Sequence[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:

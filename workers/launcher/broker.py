@@ -27,6 +27,7 @@ USERS = "users.acl"
 HOST = "127.0.0.1"
 LEAST_MB = 64
 MEMORY_PART = 3  # of the machine's memory the broker may hold one part of so many, where nothing is set
+VALUE_MB = 256  # of one value at most: as large a block as a slot with the usual memory can write (`BlockWriter.java`)
 ANSWERS_PART, MOST_ANSWERS_MB = 4, 1024  # of that, for answers that nobody takes
 EVERY_ADDRESS = "0.0.0.0"  # 127.0.0.1 among them
 
@@ -93,6 +94,7 @@ def _configuration(folder: Path, also_at: str, *, port: int, memory_mb: int) -> 
         # take as much again.
         f"maxmemory {memory_mb}mb",
         "maxmemory-policy noeviction",
+        f"proto-max-bulk-len {VALUE_MB}mb",  # several are read at once, by others than who wrote them
         # Answers that are not taken wait in memory: beyond this the connection goes that has the most of it.
         f"maxmemory-clients {min(MOST_ANSWERS_MB, memory_mb // ANSWERS_PART)}mb",
         "shutdown-timeout 1",

@@ -241,6 +241,7 @@ _COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"HGETALL": lambda broker, key: [part for pair in broker._hash(key).items() for part in pair],
     b"HKEYS": lambda broker, key: list(broker._hash(key)),
     b"HVALS": lambda broker, key: list(broker._hash(key).values()),
+    b"HSTRLEN": lambda broker, key, name: len(broker._hash(key).get(name, b"")),
     b"HLEN": lambda broker, key: len(broker._hash(key)),
     b"HEXISTS": lambda broker, key, name: int(name in broker._hash(key)),
     b"HSET": PlayedRedis._hset, b"HSETNX": PlayedRedis._hsetnx, b"HDEL": PlayedRedis._hdel,

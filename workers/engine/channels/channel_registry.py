@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers import broker_client
-from workers.engine.slot_values import batches_in
+from workers.engine.slot_values import newest_in, room_to_show
 
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
@@ -198,16 +198,16 @@ class Channels:
     def tail(self, channel: str, n: int = 50) -> list[dict[str, Any]]:
         """The newest ``n`` events that the channel still holds, oldest first."""
         events: list[dict[str, Any]] = []
-        before = "+"
-        while len(events) < n:
+        before, room = "+", room_to_show(n)
+        while room.events:
             entries = self._redis.xrevrange(keys.channel(channel), max=before, min="-", count=8)
             for entry, fields in entries:
-                if len(events) < n:
-                    events = [row for batch in batches_in(fields.get(b"b")) for row in batch.to_pylist()] + events
+                for batch in newest_in(fields.get(b"b"), room):
+                    events = batch.to_pylist() + events
                 before = f"({entry.decode()}"
             if len(entries) < 8:
                 break
-        return events[-n:]
+        return events
 
     # -- valves --------------------------------------------------------------------------------------------------
 

@@ -48,7 +48,8 @@ class DecodingRoom:
 
 
 def batches_of(
-    file: BinaryIO, room: DecodingRoom, *, names: Collection[str] | None = None, first: int = 0, afresh: bool = False
+    file: BinaryIO, room: DecodingRoom, *, names: Collection[str] | None = None, first: int = 0, afresh: bool = False,
+    as_spark_writes: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """The batches of an IPC stream or file, of the columns that are wanted, each within what there is room for.
 
@@ -60,6 +61,8 @@ def batches_of(
         The columns; those that are not there are left out. All that there are unless given.
     first : int, optional
         How many batches are passed over, without decoding them.
+    as_spark_writes : bool, optional
+        Texts need not be UTF-8, and lists and records may hold nulls alone.
 
     Raises
     ------
@@ -77,8 +80,11 @@ def batches_of(
                 if names is not None:
                     batch = batch.select([name for name in batch.schema.names if name in names])
                 batch.validate()
-                require_room(batch, _room_of(room, afresh))
-                batch.validate(full=True)  # offsets lie within buffers: Arrow itself trusts them, and would read beyond
+                if not as_spark_writes or any(_refers(column.type, nulls=False) for column in batch.columns):
+                    require_room(batch, _room_of(room, afresh))
+                # Offsets lie within buffers: Arrow itself trusts them, and would read beyond.
+                for column in batch.columns:
+                    (column.view(_of_bytes(column.type)) if as_spark_writes else column).validate(full=True)
                 yield batch
     except struct.error:
         raise ValueError("a message says what cannot be") from None
@@ -116,10 +122,26 @@ def _room_of(room: DecodingRoom, afresh: bool) -> DecodingRoom:
     return DecodingRoom(room.events, room.values, room.bytes) if afresh else room
 
 
-def _refers(kind: pa.DataType) -> bool:
+def _refers(kind: pa.DataType, *, nulls: bool = True) -> bool:
     """Whether values of a type may be at one place, however often they are there."""
     inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return str(kind).startswith(_AGAIN) or any(map(_refers, inner)) or pa.types.is_null(kind)
+    return str(kind).startswith(_AGAIN) or any(_refers(each, nulls=nulls) for each in inner) or (
+        nulls and pa.types.is_null(kind))
+
+
+def _of_bytes(kind: pa.DataType) -> pa.DataType:
+    """A type with bytes for texts."""
+    if pa.types.is_string(kind):
+        return pa.binary()
+    if pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_map(kind):
+        return pa.map_(_of_bytes(kind.key_type), kind.item_field.with_type(_of_bytes(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_of_bytes(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_of_bytes(field.type)) for field in kind])
+    return kind
 
 
 def _bytes_of(name: str, column: pa.Array) -> int:

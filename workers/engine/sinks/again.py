@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
-from workers.engine.channels import block_codec
 from workers.engine.letters import KeptLetter
+from workers.engine.slot_values import table_of
 from workers.library.arrow_types import rows_in
 
 from .contract import Batch, RefusedRow, Sink, Writer
@@ -54,7 +54,7 @@ def _refused_again(writer: Writer, store: SinkStore, channel: str, position: Off
 
 def _offered(writer: Writer, letters: Sequence[KeptLetter], position: Offset) -> list[KeptLetter]:
     """Offer events that were refused once more; those that are taken now."""
-    tables = [pa.Table.from_batches(block_codec.decode_block(letter.block)) for letter in letters]
+    tables = [table_of(letter.block) for letter in letters]
     refused: set[int] = set()
 
     def refuse(rows: Sequence[RefusedRow]) -> None:
@@ -73,8 +73,7 @@ def _blocks_again(
         entries = store.channels.entries(sink.channel, after=after, count=MOST_BLOCKS)
         blocks = [block for block in entries if block.offset <= position and block.written_ms >= since_ms]
         if blocks:
-            rows = pa.concat_tables(
-                pa.Table.from_batches(block_codec.decode_block(block.payload)) for block in blocks)
+            rows = pa.concat_tables(table_of(block.payload) for block in blocks)
             places = [(block, row) for block in blocks for row in range(block.events)]
             refused: list[RefusedRow] = []
             writer.write(Batch(rows, after=position, until=position, again=True), refused.extend)

@@ -18,11 +18,11 @@ import redis
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.reports import SinkReport
 from scheduler.model.errors import WeirError
-from workers.engine.channels import block_codec
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS
 from workers.engine.channels.spill import SpilledBlock
 from workers.engine.retried import RUNNING, Retried, now_ms
 from workers.engine.sealed_secrets import redacted
+from workers.engine.slot_values import table_of
 from workers.library.arrow_types import rows_in
 from workers.library.config import InvalidConfig
 
@@ -169,7 +169,7 @@ class SinkRunner(Retried):
 
     def _write(self, writer: Writer, blocks: Sequence[SpilledBlock]) -> None:
         """Write blocks as one batch, then note it."""
-        tables = [pa.Table.from_batches(block_codec.decode_block(block.payload)) for block in blocks]
+        tables = [table_of(block.payload) for block in blocks]
         rows = pa.concat_tables(tables)
         refused: set[int] = set()
 

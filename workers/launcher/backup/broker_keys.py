@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -21,6 +21,7 @@ HEADER = struct.Struct("<IQq")
 # What says who lives now, and what people look at at the moment: nobody does after a restore.
 PASSING = ("lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "again:", "worker")
 KEYS_AT_ONCE = 64
+MOST_OF_VALUE = "proto-max-bulk-len"
 
 
 class TookTooLong(CannotStart):
@@ -92,18 +93,36 @@ def load(client: redis.Redis, path: Path) -> int:
     """
     loaded = 0
     try:
-        pipe = client.pipeline(transaction=False)
-        for name, left_ms, value in records(path):
-            pipe.restore(name, left_ms, value)
-            loaded += 1
-            if loaded % KEYS_AT_ONCE == 0:
-                pipe.execute()
-        pipe.execute()
+        with _taking_values_of(client, path):
+            pipe = client.pipeline(transaction=False)
+            for name, left_ms, value in records(path):
+                pipe.restore(name, left_ms, value)
+                loaded += 1
+                if loaded % KEYS_AT_ONCE == 0:
+                    pipe.execute()
+            pipe.execute()
     except redis.ResponseError as error:
         raise CannotStart(
             f"The broker does not take the copied keys ({error}): it must be empty, and no older than the one that "
             "they are of.") from None
     return loaded
+
+
+@contextmanager
+def _taking_values_of(client: redis.Redis, path: Path) -> Iterator[None]:
+    """A context in which the broker takes the largest value of a file: all blocks of a channel come as one."""
+    largest = max((len(value) for _, _, value in records(path)), default=0)
+    before = largest
+    with suppress(redis.ResponseError):  # one of your own may not tell
+        before = int(client.config_get(MOST_OF_VALUE)[MOST_OF_VALUE])
+    if largest <= before:
+        yield
+        return
+    client.config_set(MOST_OF_VALUE, largest)
+    try:
+        yield
+    finally:
+        client.config_set(MOST_OF_VALUE, before)
 
 
 def is_empty(client: redis.Redis) -> bool:

@@ -6,6 +6,7 @@ import json
 import struct
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +15,17 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.agents.reconciling.started_fragments import SlotStore
+from workers.engine.agents.transport import parcels
 from workers.engine.agents.transport.copies_ahead import OF_NO_USE
 from workers.engine.agents.transport.differences import difference, put_together
-from workers.engine.agents.transport.parcels import check_of, offer, parcel_of
+from workers.engine.agents.transport.parcels import (
+    DISK_LEFT_BYTES,
+    MANIFEST_BYTES,
+    PIECE_BYTES,
+    check_of,
+    offer,
+    parcel_of,
+)
 from workers.engine.agents.transport.state_transport import Carrier
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import begin_ranges, kept_from, place_of, recorded_behind
@@ -105,14 +114,28 @@ def test_a_difference_of_a_few_bytes_does_not_become_a_thousand_times_as_much() 
         put_together(old, change)
 
 
-@pytest.mark.parametrize(("says", "pieces"), [(10**14, 10**14 - 1), (9, 10**14 - 1), (2, 1)])
-def test_what_says_that_it_is_longer_than_a_disk_comes_not_at_all(tmp_path: Path, says: int, pieces: int) -> None:
-    """The last row has room, and comes."""
+LONG = PIECE_BYTES + 1
+PIECES = {  # of a file: how long it says that it is and its second piece, spaces behind the manifest, the first piece
+    "good": (2, 1, 0, b"x"), "lengths that do not add up": (9, 1, 0, b"x"),
+    "longer than a disk": (10**9, 10**5, 0, b"x"),
+    "a piece that says that it is long": (1 + LONG, LONG, 0, b"x"), "a piece that is long": (2, 1, 0, b"x" * LONG),
+    "a manifest that is long": (2, 1, MANIFEST_BYTES, b"x")}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_pieces_come_as_far_as_they_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    says, second, spaces, first = PIECES[name]
     way, key = StoreWay(tmp_path), keys.handover("a")
-    manifest = {**check_of(b""), "length": says, "pieces": [check_of(b"x"), {**check_of(b""), "length": pieces}]}
-    way.broker.hset(key, mapping={"manifest": json.dumps(manifest), "piece:0": b"x"})
+    count = 1 + (says > 10**8) * (says // second)
+    manifest = {**check_of(b""), "length": 1 + count * second if count > 1 else says, "pieces": [
+        check_of(b"x"), *[{**check_of(b""), "length": second}] * count]}
+    way.broker.hset(key, mapping={"manifest": json.dumps(manifest) + " " * spaces, "piece:0": first})
+    read: list[int] = []
+    monkeypatch.setattr(parcels, "check_of", lambda text: read.append(len(text)) or check_of(text))
+    monkeypatch.setattr(parcels.shutil, "disk_usage", lambda _: SimpleNamespace(free=DISK_LEFT_BYTES + 10**8))
     taken(way, key)
-    assert bool([*tmp_path.rglob("*coming*")]) == (pieces == 1)
+    assert bool([*tmp_path.rglob("*coming*")]) == (name == "good")
+    assert max(read, default=0) <= PIECE_BYTES, "what is longer is not read"
 
 
 PLACES = ('{"c.0":"4-0"}', '{"c.0":"6-0"}')

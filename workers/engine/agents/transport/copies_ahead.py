@@ -19,7 +19,7 @@ from workers.engine.channels import keys
 from ..agent_logs import logger
 from .ahead import Ahead, CopyLimits, Sent, goes_as_difference, how_far
 from .news import AHEAD, COPY, NEWER, Broken, News, facts_of
-from .parcels import MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, is_whole, makes_of, offer
+from .parcels import MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, fields_of, is_whole, makes_of, offer
 from .store_copies import MOST_OF_HEAD
 
 STORED = "stored"
@@ -152,7 +152,7 @@ class CopyReceiver:
             is of no use.
         """
         key, files = keys.ahead(heir), self._store.files
-        text, stored = self._broker.hmget(key, MANIFEST, STORED)
+        text, stored = fields_of(self._broker, key, MANIFEST, STORED)
         if text is None or stored == OF_NO_USE:
             return
         manifest = self._manifests.of(key, text)

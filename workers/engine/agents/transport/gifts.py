@@ -26,7 +26,7 @@ from .ahead import CopyLimits
 from .copies_ahead import CopyReceiver, CopySender, Note
 from .copying import make_copies
 from .news import COPY, Broken, News, require_own_states
-from .parcels import COMING, MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, offer
+from .parcels import COMING, MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, fields_of, offer
 
 BEGUN, NEAR, REFUSED = "begun", "near", "refused"
 GIFT, DIFFERENCE, RECEIVED = "gift", "difference", "received"  # kinds of files
@@ -65,7 +65,7 @@ class Gifts:
         """
         gift = keys.gift_name(giver, taker.id)
         key = keys.handover(gift)
-        begun, near, refused = self._broker.hmget(key, BEGUN, NEAR, REFUSED)
+        begun, near, refused = fields_of(self._broker, key, BEGUN, NEAR, REFUSED)
         is_taken = taker.id in self._store.taken()
         if is_taken or begun == taker.id.encode():
             if not is_taken:
@@ -155,7 +155,7 @@ class Gifts:
         if self._store.ended(gift) is not None:
             return False
         self._coming.turn(gift, note=self._note)
-        text, near, refused = self._broker.hmget(key, MANIFEST, NEAR, REFUSED)
+        text, near, refused = fields_of(self._broker, key, MANIFEST, NEAR, REFUSED)
         if near is not None and files.size(gift, NEAR) is None:
             files.write(gift, NEAR, b"")
         manifest = None if text is None else self._manifests.of(key, text)

@@ -21,12 +21,14 @@ from typing import Any, Protocol
 
 import redis
 
+from workers.engine.channels import scripts
 from workers.engine.slot_values import MOST_DIGITS, count_of
 
 from ..node_files.atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
+MANIFEST_BYTES = 16 << 20  # at most: a file of 40 GB has such a manifest
 DISK_LEFT_BYTES = 256 << 20  # that what comes leaves on a node's disk, for all that works there
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
 MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
@@ -234,7 +236,7 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int, shar
     sharing : int, optional
         How many parcels share the window.
     """
-    manifest, taken = broker.hmget(key, MANIFEST, NEXT)
+    manifest, taken = fields_of(broker, key, MANIFEST, NEXT)
     first = count_of(taken) or 0
     if manifest != parcel.manifest.encode():  # the first time, or another file was sent here before
         others = [name for name in broker.hkeys(key) if name.startswith(_PIECE.encode())]
@@ -250,6 +252,12 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int, shar
         if not is_there:
             broker.hset(key, _piece(number), parcel.piece(number))
     return first
+
+
+def fields_of(broker: redis.Redis, key: str, *names: str, most: int = MANIFEST_BYTES) -> list[bytes | None]:
+    """Fields of a parcel's hash, which a slot of another node writes too; one that is longer than ``most`` bytes comes
+    as an empty text."""
+    return scripts.run(broker, "bounded", [key], [most, *names])
 
 
 # -- receiving ---------------------------------------------------------------------------------------------------------
@@ -283,7 +291,7 @@ def _manifest_in(text: bytes) -> Manifest | None:
     except (ValueError, RecursionError):
         return None
     is_one = (
-        _is_check(manifest) and isinstance(manifest.get("pieces"), list) and all(map(_is_check, manifest["pieces"]))
+        _is_check(manifest) and isinstance(manifest.get("pieces"), list) and all(map(_is_piece, manifest["pieces"]))
         and sum(piece["length"] for piece in manifest["pieces"]) == manifest["length"]
         and ("base" not in manifest or _is_digest(manifest["base"]))
         and ("whole" not in manifest or _is_check(manifest["whole"]))
@@ -293,6 +301,10 @@ def _manifest_in(text: bytes) -> Manifest | None:
 
 def _is_check(value: Any) -> bool:
     return isinstance(value, dict) and _is_size(value.get("length")) and _is_digest(value.get("sha256"))
+
+
+def _is_piece(value: Any) -> bool:
+    return _is_check(value) and value["length"] <= PIECE_BYTES
 
 
 def _is_size(value: Any) -> bool:
@@ -329,7 +341,8 @@ def fetch(
     while have < len(checks) and have - had < WINDOW:
         numbers = range(have, min(have + PIECES_AT_ONCE, len(checks), had + WINDOW))
         good = []
-        for number, piece in zip(numbers, broker.hmget(key, [_piece(number) for number in numbers]), strict=True):
+        pieces = fields_of(broker, key, *map(_piece, numbers), most=PIECE_BYTES)
+        for number, piece in zip(numbers, pieces, strict=True):
             if piece is not None and check_of(piece) != checks[number]:
                 broker.hdel(key, _piece(number))
                 piece = None

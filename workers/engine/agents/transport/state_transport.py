@@ -36,7 +36,19 @@ from .copies_ahead import CopyReceiver, CopySender
 from .copy_takeover import go_on_from_copy
 from .gifts import BEGUN, DIFFERENCE, LEFT_S, RECEIVED, REFUSED, Gifts
 from .news import COPY, ENDED, Broken, News, require_own_states
-from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
+from .parcels import (
+    COMING,
+    MANIFEST,
+    PIECE_BYTES,
+    Manifest,
+    Manifests,
+    Parcel,
+    Parcels,
+    fetch,
+    fields_of,
+    offer,
+    parcel_of,
+)
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
@@ -232,7 +244,7 @@ class Carrier:
                 self._say_nothing_to(heir, keys.handover(name))
 
     def _say_nothing_to(self, heir: WantedFragment, key: str) -> None:
-        manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
+        manifest, claimed, begun = fields_of(self._broker, key, MANIFEST, CLAIM, BEGUN)
         if begun == heir.id.encode():
             self._store.record_taken(heir.id)
             self._broker.delete(key)
@@ -261,7 +273,7 @@ class Carrier:
         """Take what its predecessor left, and claim it, so that nobody else goes on with it."""
         name, files = heir.inherits[-1], self._store.files
         key = keys.handover(name)
-        text, claimed, refused = self._broker.hmget(key, MANIFEST, CLAIM, REFUSED)
+        text, claimed, refused = fields_of(self._broker, key, MANIFEST, CLAIM, REFUSED)
         if claimed in (None, heir.id.encode()) and self._broker.hexists(keys.LOST, heir.origin) and go_on_from_copy(
                 self._broker, files, name, heir, node=self._store.folder.parent.name):
             self._log.warning("it goes on from a copy, for its node is lost", fragment=heir.id, from_=name)

@@ -14,6 +14,7 @@ import org.apache.spark.sql.types.StructType;
  */
 final class BlockWriter {
   private static final int IN_FLIGHT = 8;
+  private static final int MOST_BYTES = 256 << 20; // of a value of the broker (workers/launcher/broker.py)
 
   private final Valve.Spec spec;
   private final Broker broker;
@@ -66,7 +67,12 @@ final class BlockWriter {
 
   private void send() {
     int count = events.size();
-    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, events.take(), System.currentTimeMillis(), wave};
+    byte[] block = events.take();
+    if (block.length > MOST_BYTES) {
+      throw new IllegalStateException("a block of " + count + " events has " + (block.length >> 20) + " MB, and the broker takes "
+          + (MOST_BYTES >> 20) + " MB: make events smaller");
+    }
+    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, block, System.currentTimeMillis(), wave};
     awaitReplies(answered.size() < IN_FLIGHT ? IN_FLIGHT - 1 : 0);
     unanswered.add(arguments);
     try {
