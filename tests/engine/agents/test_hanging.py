@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.reports import QUERY_REPORTS
 from tests.engine.channels.played_redis import PlayedRedis
 from workers.engine.agents.backoff import HEALTHY_MS
@@ -80,14 +81,29 @@ def test_a_query_that_failed_and_stands_still_has_not_recovered(is_behind: bool,
     assert report.error is None and report.failures == 0, "it has done a batch"
 
 
+@pytest.mark.parametrize("fields", [{"capacity": "x"}, {"last": b"\xff"}, {"capacity": 1, "last": "here"}])
+def test_a_channel_that_its_writer_forged_ends_no_slot_that_reads_it(fields: dict[str, Any]) -> None:
+    run, query, broker = FragmentRun("f1-0", now_ms=0), Query(is_in_batch=False), PlayedRedis()
+    run.begin(FragmentState.STARTING, now_ms=0)
+    run.end()
+    run.runs(query, "r1", outlets={}, routes={}, active=1, now_ms=0)
+    run.fragment = WantedFragment("f1-0", (), inputs=(Input("f0-9.0", "s"),))
+    broker.hset(keys.meta("f0-9.0"), mapping=fields)
+    watch, failures = HangingWatch(broker, QueryListener(lambda run_id: None)), []
+    watch._listener.listening = True
+    for now_ms in range(LOOK_MS, 2 * HANGS_MS, LOOK_MS):
+        watch.look(Driver(), [run], throttled={}, now_ms=now_ms, on_hang=lambda *told: failures.append(told))
+    assert not failures and run.query is query
+
+
 class Query:
-    """A query that is in a batch for ever, without a job; it ends when it is stopped."""
+    """A query that is in a batch for ever, without a job, or in none; it ends when it is stopped."""
 
     runId = "r1"
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_in_batch: bool = True) -> None:
         self.stopped = threading.Event()
-        status = SimpleNamespace(isTriggerActive=lambda: True, isDataAvailable=lambda: True)
+        status = SimpleNamespace(isTriggerActive=lambda: is_in_batch, isDataAvailable=lambda: is_in_batch)
         self._jsq = SimpleNamespace(status=lambda: status)
 
     def stop(self) -> None:

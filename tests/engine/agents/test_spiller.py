@@ -14,6 +14,7 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.behind import CHOICES, LOSE_OLDEST, SPILL
 from workers.engine.agents.supervising.spiller import Terms, shared_inputs
+from workers.engine.channels import keys
 from workers.engine.channels.spill import ChannelSpill, SpilledBlock
 
 from .spilled_world import CAPACITY, CHANNEL, HOLD_MS, World, step
@@ -57,6 +58,29 @@ def test_a_reader_holds_others_back_for_the_bounded_time_and_no_longer(tmp_path:
     [spilled] = world.spiller.spilled().values()
     assert spilled.channel == CHANNEL and spilled.since_ms and not spilled.refused
     world.finish()
+
+
+FORGED = {  # of another channel, by its writer: a key, and what it has
+    "no capacity": (keys.meta, {"capacity": "x"}), "no text": (keys.meta, {"last": b"\xff"}),
+    "digits": (keys.meta, {"capacity": "9" * 5_000}), "no place": (keys.readers, {"slow": "x"}),
+    "lost": (keys.meta, {keys.lost("slow", "events"): "9" * 4_000})}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_what_the_writer_of_a_channel_forged_keeps_no_reader_of_another_waiting(tmp_path: Path, name: str) -> None:
+    world, (key, fields) = World(tmp_path), FORGED[name]
+    world.channels.open_channel("f0-9.0", schema_json="{}", readers=["slow"])
+    ChannelSpill(tmp_path / "f0-9.0").append(START, [SpilledBlock(Offset("1-0"), 1, 0, b"x")])
+    world.start_agent()
+    world.readers["f0-9.0", "slow"] = Terms(SPILL, ("a",))
+    world.broker.hset(key("f0-9.0"), mapping=fields)
+    for _ in range(200):
+        world.write()
+        world.take("fast", 5)
+        world.commit("fast")
+        world.turn()
+    assert world.written > 180 and world.spiller.report()["losses"] == []
+    assert (tmp_path / "f0-9.0").exists(), "of what cannot be read nothing on disk goes"
 
 
 def test_a_channel_that_nobody_else_needs_is_left_to_its_back_pressure(tmp_path: Path) -> None:

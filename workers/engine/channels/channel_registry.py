@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers import broker_client
-from workers.engine.slot_values import newest_in, room_to_show
+from workers.engine.slot_values import UNREADABLE, answers_of, newest_in, room_to_show
 
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
@@ -189,6 +189,24 @@ class Channels:
         controls = {fragment: texts(next(replies)) for fragment in fragments}
         infos = (info_of(channel, *(next(replies) for _ in range(3))) for channel in channels)
         return {info.channel: info for info in infos if info is not None}, controls
+
+    def look_apart(self, channels: Collection[str]) -> tuple[dict[str, ChannelInfo], frozenset[str]]:
+        """The state of those of these channels that are open, and those that cannot be read: who looks at channels of
+        many writers goes on without these."""
+        pipe = self._redis.pipeline(transaction=False)
+        for channel in channels:
+            pipe.hgetall(keys.meta(channel)).xlen(keys.channel(channel)).hgetall(keys.readers(channel))
+        answers = iter(answers_of(pipe) if channels else ())
+        infos: dict[str, ChannelInfo] = {}
+        unreadable = set()
+        for channel in channels:
+            try:
+                info = info_of(channel, *(next(answers) for _ in range(3)))
+            except UNREADABLE:
+                unreadable.add(channel)
+            else:
+                infos |= {} if info is None else {channel: info}
+        return infos, frozenset(unreadable)
 
     def read_blocks(self, channel: str, *, after: Offset = START, count: int = 100) -> list[tuple[Offset, list[dict]]]:
         """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from scheduler.model.behind import LOSE_OLDEST, SPILL
 from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.spill import ChannelSpill
+from workers.engine.slot_values import MOST_DIGITS, UNREADABLE
 
 from ..agent_logs import logger
 from ..reconciling.handover_stages import remote_successors
@@ -93,6 +95,7 @@ class Spiller:
         self._taken: dict[str, int] = {}  # bytes by team
         self._meter = SpillMeter()
         self._losses: tuple[LossReport, ...] = ()
+        self._problems: dict[str, str] = {}  # by channel, what was logged of it
 
     def turn(self, now_ms: int) -> None:
         """Look at every reader once, and do what is due.
@@ -106,17 +109,29 @@ class Spiller:
             names = [path.name for path in self._folder.iterdir()] if self._folder.is_dir() else []
             self._spills = {name: ChannelSpill(self._folder / name) for name in names}
         self._terms = self._readers()
-        infos, _ = self._channels.look(sorted({channel for channel, _ in self._terms} | self._spills.keys()))
+        infos, unread = self._channels.look_apart(
+            sorted({channel for channel, _ in self._terms} | self._spills.keys()))
         self._count(infos, now_ms)
         for channel, reader in sorted(self._terms):
             info = infos.get(channel)
             if info is not None and reader in info.readers:
-                self._serve(info, reader, now_ms)
+                with self._apart(channel):
+                    self._serve(info, reader, now_ms)
             else:
                 self._states.pop((channel, reader), None)
         self._states = {key: state for key, state in self._states.items() if key in self._terms}
-        for channel in list(self._spills):
+        for channel in self._spills.keys() - unread:
             self._prune(channel, infos.get(channel))
+
+    @contextmanager
+    def _apart(self, channel: str) -> Iterator[None]:
+        """A context in which what a slot wrote of a channel, and is none, stops what is done for that channel alone."""
+        try:
+            yield
+        except UNREADABLE as error:
+            if (problem := f"{type(error).__name__}: {error}"[:300]) != self._problems.get(channel):
+                self._problems[channel] = problem
+                logger().warning("a slow reader was not served", channel=channel, error=problem)
 
     def spilled(self) -> dict[str, SpillReport]:
         """What is on disk, by reader that is behind; of one that reads several such streams, the largest."""
@@ -149,7 +164,7 @@ class Spiller:
         self._losses = tuple(
             LossReport(reader, channel, lost.blocks, lost.events)
             for channel, info in sorted(infos.items()) for reader, lost in sorted(info.lost.items())
-            if (channel, reader) in self._terms)
+            if (channel, reader) in self._terms and max(lost.blocks, lost.events) < 10**MOST_DIGITS)
 
     def _serve(self, info: ChannelInfo, reader: str, now_ms: int) -> None:
         state = self._states.setdefault((info.channel, reader), _State())
@@ -261,7 +276,7 @@ class SpillThread(threading.Thread):
             try:
                 self._spiller.turn(self._clock_ms())
                 problem = ""
-            except (redis.RedisError, OSError) as error:
+            except (redis.RedisError, OSError, *UNREADABLE) as error:
                 if str(error) != problem:
                     problem = str(error)
                     logger().warning("a slow reader was not served", error=problem)
