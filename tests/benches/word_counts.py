@@ -313,15 +313,15 @@ def cost_of_copies(
                     print(f"{count}, {number} copies: {run.words / run.cpu_s:,.0f} words a core-second, {run}",
                           file=sys.stderr, flush=True)
             longest_s = max(longest_s, time.monotonic() - began_s)
-    return [_line(count, number, own, runs[count, copies[0]]) for (count, number), own in runs.items()]
+    return [_line(count, number, turns, runs[count, copies[0]]) for (count, number), turns in runs.items()]
 
 
-def _line(count: str, copies: int, own: Sequence[CountingRun], base: Sequence[CountingRun]) -> dict[str, Any]:
-    rates, without = ([run.words / run.cpu_s for run in runs] for runs in (own, base))
+def _line(count: str, copies: int, turns: Sequence[CountingRun], base: Sequence[CountingRun]) -> dict[str, Any]:
+    rates, without = ([run.words / run.cpu_s for run in runs] for runs in (turns, base))
     return {
-        "count": count, "copies": copies, "rounds": len(own), "state, KB": max(run.state_kb for run in own),
+        "count": count, "copies": copies, "rounds": len(turns), "state, KB": max(run.state_kb for run in turns),
         "words a core-second": round(median(rates)), "least": round(min(rates)), "most": round(max(rates)),
         "less": f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%",
-        "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in own)),
-        "copies a core-second": round(median(run.whole / run.cpu_s for run in own), 1),
-        "counts compared": sum(run.rows for run in own)}
+        "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in turns)),
+        "copies a core-second": round(median(run.whole / run.cpu_s for run in turns), 1),
+        "counts compared": sum(run.rows for run in turns)}

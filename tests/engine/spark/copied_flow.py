@@ -81,7 +81,7 @@ class CopiedFlow(KeyedFlow):
         change = moved_in(self.estate(), slots, outputs=self.outputs, homes={name: queries[name][0] for name in slots})
         for name in change.before.keys() - change.after.keys():
             heir = next(after for after in change.after.values() if name in after.inherits)
-            self.ids = {task: heir.id if own == name else own for task, own in self.ids.items()}
+            self.ids = {task: heir.id if query == name else query for task, query in self.ids.items()}
             del self.fragments[name]
         self.before = {}
         self.fragments |= change.after
@@ -116,8 +116,8 @@ class CopiedFlow(KeyedFlow):
         """One machine or two end at once, most with their disks; what was there goes on from copies on the others. They
         come back, before all works elsewhere or after."""
         lost = self.chance.sample(sorted(self.rig.nodes), self.chance.randint(1, self.copies))
-        own = {name: bundle for name, (_, bundle) in self.queries().items() if node_of(bundle.slot) in lost}
-        self.are_copied(own)
+        bundles = {name: bundle for name, (_, bundle) in self.queries().items() if node_of(bundle.slot) in lost}
+        self.are_copied(bundles)
         self.grows(self.chance.randint(1, 20))
         emptied = [node for node in lost if self.chance.random() < 0.7]
         is_back_early = self.chance.random() < 0.5
@@ -126,8 +126,8 @@ class CopiedFlow(KeyedFlow):
             self.rig.nodes[node].kill()
             for folder in ("checkpoints", "folds", "nodes") if node in emptied else ():
                 shutil.rmtree(self.rig.nodes[node].data_dir / folder, ignore_errors=True)
-        holders = holders_of(self.rig.broker, own, living=self.rig.nodes.keys() - set(lost))
-        assert holders.keys() == own.keys(), f"no copy of {own.keys() - holders.keys()} counts"
+        holders = holders_of(self.rig.broker, bundles, living=self.rig.nodes.keys() - set(lost))
+        assert holders.keys() == bundles.keys(), f"no copy of {bundles.keys() - holders.keys()} counts"
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))
         heirs = self.go({name: f"{holder}/0" for name, holder in holders.items()})
         if is_back_early:

@@ -125,7 +125,7 @@ def _room_of(room: DecodingRoom, afresh: bool) -> DecodingRoom:
 def _refers(kind: pa.DataType, *, nulls: bool = True) -> bool:
     """Whether values of a type may be at one place, however often they are there."""
     inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return str(kind).startswith(_AGAIN) or any(_refers(each, nulls=nulls) for each in inner) or (
+    return str(kind).startswith(_AGAIN) or any(_refers(kind_within, nulls=nulls) for kind_within in inner) or (
         nulls and pa.types.is_null(kind))
 
 

@@ -62,11 +62,11 @@ class StateElsewhere:
         node = self._store.node
         desired = desired_publishing.read(self._broker, node) or DesiredState()
         named = {*desired.wanted, *(name for heir in desired.heirs_elsewhere.values() for name in heir.inherits)}
-        own = [name for name in sorted(named) if self._records(name)]
-        if not own:
+        recorded = [name for name in sorted(named) if self._records(name)]
+        if not recorded:
             return []
         living = {name for name, _ in observed.read_reports(self._broker).items()} - {node}
-        return sorted(all_holders_of(self._broker, own, living=living))
+        return sorted(all_holders_of(self._broker, recorded, living=living))
 
     def _records(self, fragment: str) -> bool:
         with suppress(redis.ResponseError):  # slots write there
