@@ -158,7 +158,7 @@ def test_of_a_block_no_more_is_made_to_python_s_values_than_is_shown(broker: red
     try:
         assert len(Channels(broker).tail(f"{FORGED}.0", 5)) == shown
         assert len(newest_events(broker, stream, count=5).events) == shown
-        assert max(len(found.events) for found in search_store.new_blocks(broker, "s", stream)) <= BLOCK_ROWS
+        assert max(len(copied.events) for copied in search_store.new_blocks(broker, "s", stream)) <= BLOCK_ROWS
         assert tracemalloc.get_traced_memory()[1] < 50 << 20
     finally:
         tracemalloc.stop()

@@ -92,7 +92,7 @@ def test_a_channel_that_its_writer_forged_ends_no_slot_that_reads_it(fields: dic
     watch, failures = HangingWatch(broker, QueryListener(lambda run_id: None)), []
     watch._listener.listening = True
     for now_ms in range(LOOK_MS, 2 * HANGS_MS, LOOK_MS):
-        watch.look(Driver(), [run], throttled={}, now_ms=now_ms, on_hang=lambda *told: failures.append(told))
+        watch.look(Driver(), [run], throttled={}, now_ms=now_ms, on_hang=lambda *facts: failures.append(facts))
     assert not failures and run.query is query
 
 
