@@ -115,6 +115,19 @@ def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(worl
     assert len(stored_estate().least_loaded(9, query_cores=0.1)) == 6, "where nobody is heard of, all count"
 
 
+@pytest.mark.parametrize("speed", [float("inf"), float("nan"), -25.0, 1e-9, 1e9])
+def test_a_figure_that_no_node_can_have_is_none_and_keeps_no_other_node_from_being_seen(
+    world: World, reports, speed: float
+):
+    reports |= {name: report(2) | {"speed": 25.0, "threads": 4} for name in ("n1", "n2")}
+    record_nodes(at=timezone.now())
+    record_nodes(at=timezone.now())
+    reports["n1"] = report(2) | {"speed": speed, "threads": 10**30}
+    record_nodes(at=(at := timezone.now()))
+    assert list(NodeRow.objects.values_list("name", "speed", "threads", "seen")) == [
+        ("n1", 25.0, None, at), ("n2", 25.0, 4, at)]
+
+
 def test_nodes_are_listed_and_taken_out(world: World, reports):
     reports["n2"] = report(2)
     record_nodes(at=timezone.now())

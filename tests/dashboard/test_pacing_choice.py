@@ -9,6 +9,7 @@ from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.latency_control.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
 from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PACINGS
+from dashboard.operations.models import EstateState
 from scheduler.model.errors import PermissionDenied
 
 from .conftest import World
@@ -27,6 +28,8 @@ def test_the_environment_says_until_an_administrator_chooses(world: World, setti
     assert isinstance(first, ByPlan) and choice.now() is first
 
     PACING_CHOICE.choose(actor=world.root, name="")
+    assert isinstance(choice.now(), ByManagers) and not PACING_CHOICE.in_force().is_chosen
+    EstateState.objects.update(pacing="by dice")  # as another version may have had
     assert isinstance(choice.now(), ByManagers) and not PACING_CHOICE.in_force().is_chosen
 
 

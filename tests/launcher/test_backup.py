@@ -14,7 +14,6 @@ import zipfile
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import psycopg
 import pytest
@@ -200,24 +199,6 @@ def test_whoever_writes_waits_until_a_pause_is_over(broker: redis.Redis):
     assert written.wait(60)
     with pytest.raises(broker_keys.TookTooLong), broker_keys.paused(broker, limit_s=0.1):
         threading.Event().wait(0.12)
-
-
-@pytest.mark.broker
-def test_a_value_beyond_the_broker_s_bound_is_put_back(broker: redis.Redis, tmp_path: Path) -> None:
-    """As a channel is, all of whose blocks are one value then."""
-    limit, blocks = "proto-max-bulk-len", [Random(number).randbytes(600_000) for number in range(3)]
-    before = broker.config_get(limit)
-    for block in blocks:
-        broker.xadd("weir:channel:c", {"b": block})
-    broker_keys.dump(broker, tmp_path / "keys")
-    broker.flushall()
-    broker.config_set(limit, 1 << 20)
-    try:
-        assert broker_keys.load(broker, tmp_path / "keys") == 1
-        assert broker.config_get(limit) == {limit: str(1 << 20)}
-    finally:
-        broker.config_set(limit, before[limit])
-    assert [fields[b"b"] for _, fields in broker.xrange("weir:channel:c")] == blocks
 
 
 class PlayedQuery:

@@ -7,6 +7,7 @@ import socket
 import stat
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from urllib.parse import urlsplit
 
 import psutil
@@ -14,6 +15,7 @@ import pytest
 import redis
 
 from workers.launcher import broker as embedded
+from workers.launcher.backup import broker_keys
 from workers.launcher.state_folder import CannotStart, broker_url_file, surroundings
 from workers.processes import spawn, stop
 
@@ -89,6 +91,23 @@ def test_a_value_has_a_bound_and_what_is_larger_from_before_stays(tmp_path: Path
                 assert client.get("larger") == b"x" * (2 << 20)
         finally:
             stop(process, timeout_s=5)
+
+
+def test_a_value_beyond_the_broker_s_bound_is_put_back(broker: redis.Redis, tmp_path: Path) -> None:
+    """As a channel is, all of whose blocks are one value then."""
+    limit, blocks = "proto-max-bulk-len", [Random(number).randbytes(600_000) for number in range(3)]
+    before = broker.config_get(limit)
+    for block in blocks:
+        broker.xadd("weir:channel:c", {"b": block})
+    broker_keys.dump(broker, tmp_path / "keys")
+    broker.flushall()
+    broker.config_set(limit, 1 << 20)
+    try:
+        assert broker_keys.load(broker, tmp_path / "keys") == 1
+        assert broker.config_get(limit) == {limit: str(1 << 20)}
+    finally:
+        broker.config_set(limit, before[limit])
+    assert [fields[b"b"] for _, fields in broker.xrange("weir:channel:c")] == blocks
 
 
 def test_without_a_setting_it_may_hold_a_third_of_the_machine() -> None:

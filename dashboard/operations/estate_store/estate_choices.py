@@ -53,9 +53,9 @@ class EstateChoice(Generic[KindT]):
     is_of_plans: bool = False
 
     def in_force(self) -> WayInForce[KindT]:
-        """The way that counts now."""
+        """The way that counts now; one that was chosen in another version, and is none here, does not."""
         name = EstateState.objects.filter(pk=1).values_list(self.column, flat=True).first() or ""
-        return WayInForce(self.ways[name or self.usual()], bool(name))
+        return WayInForce(self.ways[name if name in self.ways else self.usual()], name in self.ways)
 
     def choose(self, *, actor: User, name: str) -> WayInForce[KindT]:
         """Choose a way for the whole estate; empty for what the installation says."""

@@ -24,7 +24,7 @@ from scheduler.model.tenancy import teams_by_slot
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")
-TEAM = "team"  # the tenancy with which teams have slots of their own
+SHARED, TEAM = "shared", "team"  # tenancies; with the second one teams have slots of their own
 MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
 
 
@@ -182,7 +182,7 @@ def are_teams_apart() -> bool:
 
 def is_apart(chosen: str | None) -> bool:
     """Whether teams have slots of their own by what was chosen, if anything was."""
-    return (chosen or settings.TENANCY) == TEAM
+    return (chosen if chosen in (SHARED, TEAM) else settings.TENANCY) == TEAM
 
 
 def current_generation() -> int:

@@ -13,7 +13,7 @@ from django.conf import settings
 
 from dashboard.operations.estate_store.estate_choices import EstateChoice
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.estate_store.estate_reader import TEAM
+from dashboard.operations.estate_store.estate_reader import SHARED, TEAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class TenancyKind:
 
 TENANCIES: Mapping[str, TenancyKind] = {kind.name: kind for kind in (
     TenancyKind(
-        "shared", "Teams share slots",
+        SHARED, "Teams share slots",
         "A query goes where there is least to do, whoever's queries are there.",
         "It takes the fewest slots. A query that ends its slot's driver interrupts those of other teams beside it, "
         "for some seconds each time."),

@@ -8,8 +8,17 @@ from dashboard import jobs
 from dashboard.operations.live_view.nodes import take_in_nodes
 from dashboard.operations.models import NodeRow
 from dashboard.teams.permissions import Viewer
+from scheduler.model.checks import is_count
+from scheduler.model.profile import MOST_THREADS
+from scheduler.performance.shipped import SPEED
 
+MOST_TIMES = 100.0  # that cores are faster or slower than those of profiles: what is beyond is a wrong report
 EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
+
+
+def is_speed(speed: float | None) -> bool:
+    """Whether cores may be that fast: all estimates of profiles, for plans of all teams, are worked out by it."""
+    return speed is not None and SPEED / MOST_TIMES <= speed <= SPEED * MOST_TIMES
 
 
 def record_nodes(*, at: datetime) -> int:
@@ -26,7 +35,10 @@ def record_nodes(*, at: datetime) -> int:
         report = reports[name]
         before = {"machine": machine, "threads": threads, "speed": speed}
         # An agent of an older version tells neither threads nor speed.
-        now = {"machine": report.machine[:120], "threads": report.threads or None, "speed": report.speed or speed}
+        now = {
+            "machine": report.machine[:120],
+            "threads": report.threads if is_count(report.threads, most=MOST_THREADS) else None,
+            "speed": report.speed if is_speed(report.speed) else speed}
         if now != before:
             nodes.filter(name=name).update(**now)
     return len(reports)
