@@ -44,8 +44,9 @@ from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import limits_met
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
+from scheduler.latency.interval_rounding import STAYS
 from scheduler.latency.limits_met import Settled
-from scheduler.latency.pacing import STAYS, LimitOnWay, Pacing, Queries, expected_at
+from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
 from scheduler.latency.real_time import (
     BatchModes,
