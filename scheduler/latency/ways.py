@@ -113,6 +113,11 @@ def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) ->
     return upstream
 
 
+def working_reads(estate: Estate) -> dict[str, tuple[str, ...]]:
+    """As `reads_among`, of the queries that work."""
+    return reads_among(estate, [name for name, fragment in estate.fragments.items() if fragment.active_tasks])
+
+
 @dataclass(frozen=True)
 class Part:
     """What a limit along a part is on: queries one after the other, each with the task by which events leave it, and

@@ -12,6 +12,7 @@ References
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from .interval_rounding import rounded_s
@@ -91,13 +92,31 @@ def in_shares(
         wanted = {number: sum(queries.costs[query].cores(interval_s[query]) for query in names)
                   for number, names in here.items() if names}
         for number, share in crowd_shares(wanted, queries.capacity[slot]).items():
+            if share >= wanted[number]:
+                continue
             costs = {query: queries.costs[query] for query in here[number]}
-            events = sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
-            times = (wanted[number] - events) / (share - events) if share > events else float("inf")
-            for query in costs if share < wanted[number] else ():
-                longest_s = min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
-                stretched[query] = max(interval_s[query], min(longest_s, times * interval_s[query]))
+            most = {query: min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s)) / interval_s[query]
+                    for query in costs}
+            times = _times_longer(costs, interval_s, most, share)
+            stretched |= {query: interval_s[query] * max(1.0, min(most[query], times)) for query in costs}
     return stretched
+
+
+def _times_longer(
+    costs: Mapping[str, BatchCost], interval_s: Mapping[str, float], most: Mapping[str, float], cores: float
+) -> float:
+    """By which factor intervals have to be longer so that queries take no more than so many cores; ``most`` says by
+    which one each may. Infinite where they take more even then."""
+    left = cores - sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
+    batches = sum(cost.batch_cpu_s / interval_s[query] for query, cost in costs.items())
+    for query in sorted(costs, key=lambda query: (most[query], query)):
+        if left <= 0:
+            break
+        if batches / left <= most[query]:
+            return batches / left
+        left -= costs[query].batch_cpu_s / (interval_s[query] * most[query])
+        batches -= costs[query].batch_cpu_s / interval_s[query]
+    return math.inf
 
 
 def total_size(reads: Mapping[str, tuple[str, ...]], queries: Iterable[str]) -> int:
