@@ -95,26 +95,27 @@ def in_shares(
             if share >= wanted[number]:
                 continue
             costs = {query: queries.costs[query] for query in here[number]}
-            most = {query: min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s)) / interval_s[query]
-                    for query in costs}
-            times = _times_longer(costs, interval_s, most, share)
-            stretched |= {query: interval_s[query] * max(1.0, min(most[query], times)) for query in costs}
+            longest_s = {query: min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
+                         for query in costs}
+            times = _times_longer(costs, interval_s, longest_s, share)
+            stretched |= {query: max(interval_s[query], min(longest_s[query], times * interval_s[query]))
+                          for query in costs}
     return stretched
 
 
 def _times_longer(
-    costs: Mapping[str, BatchCost], interval_s: Mapping[str, float], most: Mapping[str, float], cores: float
+    costs: Mapping[str, BatchCost], interval_s: Mapping[str, float], longest_s: Mapping[str, float], cores: float
 ) -> float:
-    """By which factor intervals have to be longer so that queries take no more than so many cores; ``most`` says by
-    which one each may. Infinite where they take more even then."""
+    """By which factor intervals have to be longer so that queries take no more than so many cores; infinite where they
+    take more at their longest intervals."""
     left = cores - sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
     batches = sum(cost.batch_cpu_s / interval_s[query] for query, cost in costs.items())
-    for query in sorted(costs, key=lambda query: (most[query], query)):
+    for query in sorted(costs, key=lambda query: (longest_s[query] / interval_s[query], query)):
         if left <= 0:
             break
-        if batches / left <= most[query]:
+        if batches / left <= longest_s[query] / interval_s[query]:
             return batches / left
-        left -= costs[query].batch_cpu_s / (interval_s[query] * most[query])
+        left -= costs[query].batch_cpu_s / longest_s[query]
         batches -= costs[query].batch_cpu_s / interval_s[query]
     return math.inf
 
