@@ -32,7 +32,7 @@ from .triggers import (
     step_s,
 )
 from .ways import upstream_of
-from .wide_ways import MOST_TOGETHER, in_shares, is_wide, one_interval_s, total_size
+from .wide_ways import MOST_TOGETHER, effort_of, in_shares, is_wide, one_interval_s, total_size
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 SAME = (1 - AIM) / 2  # of a limit, or of the CPU of a batch: what changes by less is not solved again while limits hold
@@ -62,9 +62,15 @@ def pace(
     interval_s: dict[str, float] = {}
     full: set[str] = set()
     too_slow: set[str] = set()
+    waiting: set[str] = set()  # limits whose queries are solved in a later round
     wide = {want.key: want for want in wants if is_wide(queries.reads, want.way)}
-    for members, own in _apart(queries, [want for want in wants if want.key not in wide], {}):
+    apart = _apart(queries, [want for want in wants if want.key not in wide], {})
+    for members, own in sorted(apart, key=lambda group: len(group[0])):  # small ones wait for no large one
         part = _solved_or_standing(queries, members, own, standing)
+        if part is None:
+            interval_s |= _as_before(queries, members)
+            waiting |= {want.key for want in own}
+            continue
         interval_s |= part.interval_s
         too_slow |= set(part.too_slow)
     for want in wide.values():
@@ -76,18 +82,21 @@ def pace(
         for members, own in _apart(queries, wants, here):
             if here.keys().isdisjoint(members):
                 continue
-            if total_size(queries.reads, members) > MOST_TOGETHER or any(want.key in wide for want in own):
+            if (any(want.key in wide for want in own) or total_size(queries.reads, members) > MOST_TOGETHER
+                    or (standing is not None and not standing.affords(effort_of(queries.reads, members)))):
                 interval_s |= _in_shares(queries, wants, members, crowded, interval_s)
                 full |= crowded & {queries.slot_of.get(query) for want in own for query in want.way.writers}
                 continue
-            part = _solved(queries, members, own, with_slots=True)
+            part = _solved(queries, members, own, with_slots=True, standing=standing)
             interval_s |= part.interval_s
             full |= set(part.full)
             too_slow |= set(part.too_slow)
     interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
-    expected = {want.key: _with_least(plan, want, _expected(plan, want, effective), full) for want in wants}
+    expected = {want.key: _expected(plan, want, effective) for want in wants}
+    expected |= {want.key: _with_least(plan, want, expected[want.key], full, standing)
+                 for want in wants if want.key not in waiting}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
 
@@ -136,21 +145,31 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
 
 def _solved_or_standing(
     queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None
-) -> Pacing:
+) -> Pacing | None:
+    """The intervals of queries that limits join; None where they are solved in a later round."""
     def solve() -> Pacing:
         if len(wants) > 1 and total_size(queries.reads, members) > MOST_TOGETHER:
-            return _one_by_one(queries, members, wants)
-        return _solved(queries, members, wants, with_slots=False)
+            return _one_by_one(queries, members, wants, standing)
+        return _solved(queries, members, wants, with_slots=False, standing=standing)
 
     if standing is None or not wants or len(members) == 1:  # what needs no program is not worth looking up
         return solve()
+    effort = effort_of(queries.reads, members)
     plan = _plan(queries, members, ())
     ground = (
         *((query, queries.before_s.get(query), queries.bounds_s.get(query), queries.reads.get(query))
           for query in members),
         *((want.key, want.way.ground, want.limit_s, want.share) for want in wants),
         queries.largest_s, queries.smallest_s)
-    return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s), make=solve)
+    return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s),
+                       make=lambda: solve() if standing.affords(effort) else None)
+
+
+def _as_before(queries: Queries, members: Sequence[str]) -> dict[str, float]:
+    """The intervals that queries have, where they can keep to them."""
+    plan = _plan(queries, members, ())
+    return {query: min(plan.longest_s(query), max(queries.before_s.get(query, math.inf), cost.least_s))
+            for query, cost in plan.costs.items()}
 
 
 def _figures(
@@ -175,7 +194,10 @@ def _figures(
     return [figure / SAME for figure in figures]
 
 
-def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool) -> Pacing:
+def _solved(
+    queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool,
+    standing: StandingAnswers[Pacing] | None = None,
+) -> Pacing:
     """The intervals of queries that are solved together, without the latencies of their limits."""
     plan = _plan(queries, members, (), with_slots=with_slots)
     aims = [replace(want, limit_s=AIM * want.limit_s) for want in wants]
@@ -184,7 +206,7 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay
     missed = [want for want in wants if _slowest(plan, want, effective)[1] > want.limit_s]
     if len(missed) > 1:  # what cannot be met must not break what can
         whole = _plan(queries, queries.costs, ())
-        hopeless = {want.key for want in missed if _least_s(whole, want) > want.limit_s}
+        hopeless = {want.key for want in missed if _least_s(whole, want, standing) > want.limit_s}
         if 0 < len(hopeless) < len(missed):
             chosen = _chosen(plan, aims, hopeless)
     interval_s = all_rounded_s(plan, chosen.interval_s)
@@ -196,7 +218,9 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay
     return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
 
 
-def _one_by_one(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay]) -> Pacing:
+def _one_by_one(
+    queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None
+) -> Pacing:
     """The intervals of queries that are too many to be solved together: limit by limit, the strictest one first, each
     with no longer intervals than those before it. A second time for what is missed then, as a reader may have lost the
     writer that it followed."""
@@ -208,7 +232,7 @@ def _one_by_one(queries: Queries, members: Sequence[str], wants: Sequence[LimitO
                 continue
             own = [query for query in upstream_of(queries.reads, want.way.writers) if query in plan.costs]
             bounded = replace(queries, bounds_s={**queries.bounds_s, **{query: interval_s[query] for query in own}})
-            interval_s |= _solved(bounded, sorted(own), [want], with_slots=False).interval_s
+            interval_s |= _solved(bounded, sorted(own), [want], with_slots=False, standing=standing).interval_s
     return Pacing(interval_s, chosen.cores, {}, (), tuple(too_slow))
 
 
@@ -269,22 +293,27 @@ def _expected(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expect
     return Expected(want.key, latency, path, parts)
 
 
-def _with_least(plan: BatchPlan, want: LimitOnWay, expected: Expected, full: Collection[str]) -> Expected:
+def _with_least(
+    plan: BatchPlan, want: LimitOnWay, expected: Expected, full: Collection[str],
+    standing: StandingAnswers[Pacing] | None,
+) -> Expected:
     """The same with the least latency that there is, where the limit is not met."""
     if expected.latency_s <= want.limit_s:
         return expected
-    least_s = _least_s(plan, want)
+    least_s = _least_s(plan, want, standing)
     here = tuple(sorted({plan.slot_of.get(query, "") for query in want.way.writers} & set(full)))
     # Of a full slot the shortest intervals take more CPU than it has: what was reached is the least.
     is_reached = here or least_s <= want.limit_s
     return replace(expected, least_s=expected.latency_s if is_reached else min(least_s, expected.latency_s), full=here)
 
 
-def _least_s(plan: BatchPlan, want: LimitOnWay) -> float:
-    """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need."""
+def _least_s(plan: BatchPlan, want: LimitOnWay, standing: StandingAnswers[Pacing] | None = None) -> float:
+    """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need; with the
+    shortest ones where its way is too wide, or the round has no effort left."""
     members = upstream_of(plan.reads, want.way.writers)
     costs = {query: replace(cost, batch_cpu_s=0.0) for query, cost in plan.costs.items() if query in members}
-    if is_wide(plan.reads, want.way):
+    if is_wide(plan.reads, want.way) or (
+            standing is not None and not standing.affords(effort_of(plan.reads, members))):
         longest_s = {query: plan.longest_s(query) for query in costs}
         return one_interval_s(
             costs, longest_s, lambda chosen_s: _slowest(plan, want, Effective(plan, chosen_s))[1], limit_s=0.0,

@@ -13,7 +13,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from .interval_rounding import rounded_s
 from .pacing_values import Queries
@@ -22,6 +22,7 @@ from .ways import Way, upstream_of
 
 MOST_STREAMS = 300  # between the queries of a limit: the programs of one with more take seconds
 MOST_TOGETHER = 600  # queries, and streams between them, of one program
+MOST_EFFORT = 40_000.0  # of all programs of one round, as `effort_of` counts it
 STEPS = 48  # intervals that are tried of a wide way: each 18% longer than the one before
 
 
@@ -123,3 +124,9 @@ def _times_longer(
 def total_size(reads: Mapping[str, tuple[str, ...]], queries: Iterable[str]) -> int:
     """The queries, and the streams between them, that a program of these would have."""
     return sum(1 + len(reads.get(query, ())) for query in queries)
+
+
+def effort_of(reads: Mapping[str, tuple[str, ...]], queries: Collection[str]) -> float:
+    """What a program of these queries takes, in units of which 5,000 to 9,000 took a CPU second on the machine that
+    they were measured on; nothing of one query."""
+    return total_size(reads, queries) ** 1.5 if len(queries) > 1 else 0.0

@@ -12,7 +12,8 @@ from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, pace
 from scheduler.latency.real_time import choose_modes
 from scheduler.latency.triggers import BatchCost, BatchPlan
 from scheduler.latency.ways import Way
-from scheduler.latency.wide_ways import MOST_STREAMS, MOST_TOGETHER, is_wide, total_size
+from scheduler.latency.wide_ways import MOST_STREAMS, MOST_TOGETHER, effort_of, is_wide, total_size
+from scheduler.model.standing_answers import StandingAnswers
 
 COST = BatchCost(0.02, 0.002, 10.0, 1e-5, 1e-5)
 SMALL = LimitOnWay("small/0", Way({"s": (), "t": ("s",)}, frozenset({"s"}), frozenset({"t"})), 1.0)
@@ -115,6 +116,42 @@ def test_no_query_of_a_wide_way_opens_its_batches_and_others_do() -> None:
     chosen = choose_modes(Queries(dict.fromkeys(reads, COST), reads), [want, small], dict.fromkeys(reads, ""))
 
     assert chosen.open and chosen.open <= {"s", "t"}
+
+
+def test_a_round_has_so_much_effort_and_who_is_left_out_has_a_turn_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forty dataflows of one team, whose turn takes four rounds; another team's small one is in the first."""
+    spent: list[float] = []
+
+    def choose_intervals(plan: BatchPlan) -> interval_program.Intervals:
+        if len(plan.costs) > 1 and len(plan.limits) == 1:  # the first program of each, behind that without a limit
+            spent.append(effort_of(plan.reads, plan.costs))
+        return interval_program.choose_intervals(plan)
+
+    monkeypatch.setattr(pacing, "choose_intervals", choose_intervals)
+    reads: dict[str, tuple[str, ...]] = {"s": (), "t": ("s",)}
+    wants = []
+    for number in range(40):
+        names = [f"q{number}.{place}" for place in range(5)]
+        own = {name: tuple(names[max(0, place - 1): place]) for place, name in enumerate(names)}
+        reads |= own
+        wants.append(LimitOnWay(f"d{number}/0", Way(own, frozenset(names[:1]), frozenset(names[-1:])), 2.0))
+    queries = Queries(dict.fromkeys(reads, COST), reads, before_s=dict.fromkeys(reads, 30.0))
+    most = 10 * effort_of(reads, names) + effort_of(reads, "st")
+    standing, met = StandingAnswers[Pacing](most), []
+
+    for now_s in range(0, 50, 10):
+        spent.clear()
+        standing.begin_round(now_s)
+        paced = pace(queries, [*wants, SMALL], standing=standing)
+        assert sum(spent) <= most
+        assert paced.expected["small/0"].latency_s <= SMALL.limit_s
+        late = [want for want in wants if paced.expected[want.key].latency_s > want.limit_s]
+        met.append(len(wants) - len(late))
+        assert bool(late) == bool(standing.left_out)
+        assert all(paced.interval_s[query] == 30.0 for want in late for query in want.way.writers), "as they were"
+        assert not any(paced.expected[want.key].least_s for want in late), "nobody says that they cannot be met"
+
+    assert met == [10, 20, 30, 40, 40]
 
 
 def test_the_bound_is_of_streams_upstream_of_a_limits_end() -> None:
