@@ -46,8 +46,9 @@ def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     rows = {row.number: row for row in record.latency_statuses.all()}
     paces = paces_of(estate, str(record.pk))
     warm_at = warm_moments(jobs.read_live((), {}).reports) if rows else {}
+    reads = working_reads(estate) if str(record.pk) in estate.submitted and record.latency_limits else {}
     limits = [
-        _with_rule(estate, str(record.pk), limit, _limit(
+        _with_rule(estate, reads, str(record.pk), limit, _limit(
             record, estate, number, limit, rows.get(number), paces, warm_at))
         for number, limit in enumerate(record.latency_limits)]
     return {"id": str(record.pk), "said_by": record.latency_from, "limits": limits}
@@ -120,12 +121,14 @@ def _limit(
     }
 
 
-def _with_rule(estate: Estate, dataflow_id: str, limit: LatencyLimit, told: dict[str, Any]) -> dict[str, Any]:
+def _with_rule(
+    estate: Estate, reads: Mapping[str, tuple[str, ...]], dataflow_id: str, limit: LatencyLimit, answer: dict[str, Any],
+) -> dict[str, Any]:
     """What is told of a limit; of one whose way is too wide to solve, that its queries go by a rule."""
     way = way_of(estate, dataflow_id, limit) if dataflow_id in estate.submitted else None
-    if way is None or not is_wide(working_reads(estate), way):
-        return told
-    return told | {"why": f"{told['why']} {BY_RULE}".strip()}
+    if way is None or not is_wide(reads, way):
+        return answer
+    return answer | {"why": f"{answer['why']} {BY_RULE}".strip()}
 
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:

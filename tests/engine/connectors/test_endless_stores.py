@@ -59,10 +59,10 @@ def test_a_sink_gives_up_a_store_that_lists_without_end(
     config = {"endpoint": endless, "region": "us-east-1", "access_key": "one", "secret_key": "two", "bucket": "buck",
               "prefix": "a", "format": "json", "columns": ["n"], "every": 1.0, "megabytes": 1.0}
 
-    with pytest.raises(SinkAway, match="without end") as told:
+    with pytest.raises(SinkAway, match="without end") as refusal:
         objects.open_s3(SinkOpening("sink", "t" * 12, config, ["n"], Offset("0-0")))
 
-    assert "127.0.0.1" not in str(told.value)
+    assert "127.0.0.1" not in str(refusal.value)
 
 
 def test_folders_in_each_other_take_one_file_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
