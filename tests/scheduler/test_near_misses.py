@@ -205,23 +205,6 @@ def test_the_search_looks_up_and_never_walks_the_estate():
     assert len(misses) == 1
 
 
-@pytest.mark.parametrize("width", [1, 4, 16])
-def test_of_a_wide_dataflow_fewer_combinations_are_tried(width, monkeypatch):
-    """Before, each of 400 named all tasks and streams anew, whoever looked: seconds of CPU of a wide dataflow."""
-    monkeypatch.setattr(module, "MOST_LOOKED_AT", 600)
-    tried, search = [], module._Search.identities
-    monkeypatch.setattr(module._Search, "identities", lambda *given: tried.append(1) or search(*given))
-
-    def wide(name, by):
-        tasks = {"s": "sensors", **{f"a{at}": ("scale", {"by": by + at / 100}) for at in range(width)}, "x": "thin"}
-        return flow(name, tasks, *(f"s > a{at}" for at in range(width)), "a0 > x")
-
-    estate = submit(EMPTY, wide("old", 60))
-    mine = wide("new", 60.3)
-    assert suggestions(estate, mine)
-    assert 1 < len(tried) <= 1 + 600 // (len(mine.tasks) + len(mine.streams))
-
-
 def test_an_index_forgets_what_stops():
     estate = submit(EMPTY, chain("old", 60))
     index = SiblingIndex(estate.tasks.values())
