@@ -138,8 +138,9 @@ def endpoints_of(actor: User) -> Any:
 
 
 def deliveries_of(actor: User) -> Any:
-    """Messages to the actor, or to webhooks that the actor may change; an administrator's also those of lineage."""
+    """Messages to the actor, or to webhooks that the actor may change; an administrator's also those of lineage, which
+    name the dataflows of all teams. By a token, no more than its scope lets one do."""
     readable = Q(user=actor) | Q(endpoint__in=endpoints_of(actor))
-    if actor.is_superuser:
+    if viewer_of(actor).administers:
         readable |= Q(channel="lineage")
     return Delivery.objects.filter(readable).select_related("endpoint__team")

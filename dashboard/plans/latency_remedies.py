@@ -21,11 +21,11 @@ from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.limits_met import IMPOSSIBLE, TOLERATED
-from scheduler.latency.pacing import LimitOnWay, Queries, upstream_of
+from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.pacing_problem import SLOT_CORES
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
 from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import reads_among, way_of
+from scheduler.latency.ways import reads_among, upstream_of, way_of
 from scheduler.model.estate import Estate
 from scheduler.model.figure_words import in_digits
 from scheduler.model.fragment import node_of

@@ -15,8 +15,7 @@ from .pacing import LimitOnWay, Queries, interval_alone
 from .real_time import BatchModes, choose_modes
 from .triggers import LARGEST_S
 from .ways import Way, part_along
-
-MOST_STREAMS = 300  # between queries: to choose open batches for more takes seconds, and previews ask anew each time
+from .wide_ways import MOST_STREAMS
 
 
 @dataclass(frozen=True, slots=True)

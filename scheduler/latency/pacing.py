@@ -2,106 +2,43 @@
 
 `choose_intervals` finds the intervals for paths that it is given. Here are the paths: of each limit the slowest one
 under the intervals chosen so far is added until all hold. Queries that no limit joins are solved apart, and only where
-something has changed since they were solved last.
+something has changed since they were solved last. What is too large for a program is decided by rules (`wide_ways`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from networkx.utils import UnionFind
 
-from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.latency_limits import Limits
 from scheduler.model.standing_answers import StandingAnswers
 
 from .interval_program import NOTHING, choose_intervals
+from .interval_rounding import all_rounded_s, rounded_s, unless_near_s
+from .pacing_values import Expected, LimitOnWay, Pacing, Queries
 from .triggers import (
     BUSY,
     LARGEST_S,
     SMALLEST_S,
-    BatchCost,
     BatchPlan,
     Effective,
     Intervals,
     PathLimit,
     latency_s,
-    require_lasting,
     step_s,
 )
-from .ways import Way
+from .ways import upstream_of
+from .wide_ways import MOST_TOGETHER, effort_of, in_shares, is_wide, one_interval_s, total_size
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
-STAYS = 0.15  # relative: by so little an interval is not changed while the limits hold with it
 SAME = (1 - AIM) / 2  # of a limit, or of the CPU of a batch: what changes by less is not solved again while limits hold
 ROUNDS = 30
 HOPELESS = 0.01  # what a limit that no intervals meet counts beside one that could be met
 MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
-
-
-@dataclass(frozen=True, slots=True)
-class LimitOnWay(FiniteFigures):
-    """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
-
-    key: str
-    way: Way
-    limit_s: float
-    share: float = 0.5
-    other_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Queries:
-    """What is known of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
-
-    ``before_s`` holds the intervals that queries have now. A slot of ``capacity`` has so many cores for them.
-    ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``; ``blocks_s`` says how far apart
-    blocks of a query come, where that is not its interval.
-    """
-
-    costs: Mapping[str, BatchCost]
-    reads: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    before_s: Mapping[str, float] = field(default_factory=dict)
-    slot_of: Mapping[str, str] = field(default_factory=dict)
-    capacity: Mapping[str, float] = field(default_factory=dict)
-    largest_s: float = LARGEST_S
-    smallest_s: float = SMALLEST_S
-    bounds_s: Mapping[str, float] = field(default_factory=dict)
-    blocks_s: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
-        require_lasting(self.largest_s, self.smallest_s, self.bounds_s)
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The latency of a limit: that along its slowest path. ``least_s`` is given where the limit cannot be met.
-
-    ``parts_s`` says by query what its events wait for a batch, and what the batch takes. ``full`` are the slots of the
-    way for want of whose CPU the limit is not met: ``least_s`` is then what that CPU allows beside all other limits.
-    """
-
-    key: str
-    latency_s: float
-    path: tuple[str, ...]
-    parts_s: tuple[tuple[float, float], ...]
-    least_s: float | None = None
-    full: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Pacing:
-    """The intervals of all queries in seconds, what CPU they take in cores, and the latency of each limit, by key."""
-
-    interval_s: Mapping[str, float]
-    cores: float
-    expected: Mapping[str, Expected]
-    full: tuple[str, ...] = ()  # slots for want of whose CPU a limit is not met
-    too_slow: tuple[str, ...] = ()  # queries whose events alone are too many for any interval
 
 
 def pace(
@@ -125,24 +62,41 @@ def pace(
     interval_s: dict[str, float] = {}
     full: set[str] = set()
     too_slow: set[str] = set()
-    for members, group_wants in _apart(queries, wants, {}):
+    waiting: set[str] = set()  # limits whose queries are solved in a later round
+    wide = {want.key: want for want in wants if is_wide(queries.reads, want.way)}
+    apart = _apart(queries, [want for want in wants if want.key not in wide], {})
+    for members, group_wants in sorted(apart, key=lambda group: len(group[0])):  # small ones wait for no large one
         part = _solved_or_standing(queries, members, group_wants, standing)
+        if part is None:
+            interval_s |= _as_before(queries, members)
+            waiting |= {want.key for want in group_wants}
+            continue
         interval_s |= part.interval_s
         too_slow |= set(part.too_slow)
+    for want in wide.values():
+        interval_s |= _with_one_interval(queries, want, interval_s)
     crowded = {slot for slot, cores in _cores_by_slot(queries, interval_s).items()
                if cores > queries.capacity.get(slot, float("inf"))}
     if crowded:  # queries of a slot that is too full are solved together
         here = {query: queries.slot_of[query] for query in queries.costs if queries.slot_of.get(query) in crowded}
         for members, group_wants in _apart(queries, wants, here):
-            if not here.keys().isdisjoint(members):
-                part = _solved(queries, members, group_wants, with_slots=True)
-                interval_s |= part.interval_s
-                full |= set(part.full)
-                too_slow |= set(part.too_slow)
+            if here.keys().isdisjoint(members):
+                continue
+            if (any(want.key in wide for want in group_wants) or total_size(queries.reads, members) > MOST_TOGETHER
+                    or (standing is not None and not standing.affords(effort_of(queries.reads, members)))):
+                interval_s |= _in_shares(queries, wants, members, crowded, interval_s)
+                full |= crowded & {queries.slot_of.get(query) for want in group_wants for query in want.way.writers}
+                continue
+            part = _solved(queries, members, group_wants, with_slots=True, standing=standing)
+            interval_s |= part.interval_s
+            full |= set(part.full)
+            too_slow |= set(part.too_slow)
     interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
-    expected = {want.key: _with_least(plan, want, _expected(plan, want, effective), full) for want in wants}
+    expected = {want.key: _expected(plan, want, effective) for want in wants}
+    expected |= {want.key: _with_least(plan, want, expected[want.key], full, standing)
+                 for want in wants if want.key not in waiting}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return Pacing(interval_s, cores, expected, tuple(sorted(full)), tuple(sorted(too_slow)))
 
@@ -184,26 +138,38 @@ def expected_in_steps(
 def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -> float:
     """The interval that a query would have without a limit, in seconds, while those that it reads have theirs."""
     longest_s = min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
-    return min([_rounded(longest_s, queries.costs[query].least_s), *(
+    return min([rounded_s(longest_s, queries.costs[query].least_s), *(
         MOST_BLOCKS * queries.blocks_s.get(writer, interval_s[writer])
         for writer in queries.reads.get(query, ()) if writer in interval_s)])
 
 
 def _solved_or_standing(
     queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None
-) -> Pacing:
+) -> Pacing | None:
+    """The intervals of queries that limits join; None where they are solved in a later round."""
     def solve() -> Pacing:
-        return _solved(queries, members, wants, with_slots=False)
+        if len(wants) > 1 and total_size(queries.reads, members) > MOST_TOGETHER:
+            return _one_by_one(queries, members, wants, standing)
+        return _solved(queries, members, wants, with_slots=False, standing=standing)
 
     if standing is None or not wants or len(members) == 1:  # what needs no program is not worth looking up
         return solve()
+    effort = effort_of(queries.reads, members)
     plan = _plan(queries, members, ())
     ground = (
         *((query, queries.before_s.get(query), queries.bounds_s.get(query), queries.reads.get(query))
           for query in members),
         *((want.key, want.way.ground, want.limit_s, want.share) for want in wants),
         queries.largest_s, queries.smallest_s)
-    return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s), make=solve)
+    return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s),
+                       make=lambda: solve() if standing.affords(effort) else None)
+
+
+def _as_before(queries: Queries, members: Sequence[str]) -> dict[str, float]:
+    """The intervals that queries have, where they can keep to them."""
+    plan = _plan(queries, members, ())
+    return {query: min(plan.longest_s(query), max(queries.before_s.get(query, math.inf), cost.least_s))
+            for query, cost in plan.costs.items()}
 
 
 def _figures(
@@ -228,7 +194,10 @@ def _figures(
     return [figure / SAME for figure in figures]
 
 
-def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool) -> Pacing:
+def _solved(
+    queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool,
+    standing: StandingAnswers[Pacing] | None = None,
+) -> Pacing:
     """The intervals of queries that are solved together, without the latencies of their limits."""
     plan = _plan(queries, members, (), with_slots=with_slots)
     aims = [replace(want, limit_s=AIM * want.limit_s) for want in wants]
@@ -237,16 +206,59 @@ def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay
     missed = [want for want in wants if _slowest(plan, want, effective)[1] > want.limit_s]
     if len(missed) > 1:  # what cannot be met must not break what can
         whole = _plan(queries, queries.costs, ())
-        hopeless = {want.key for want in missed if _least_s(whole, want) > want.limit_s}
+        hopeless = {want.key for want in missed if _least_s(whole, want, standing) > want.limit_s}
         if 0 < len(hopeless) < len(missed):
             chosen = _chosen(plan, aims, hopeless)
-    interval_s = _all_rounded(plan, chosen.interval_s)
-    kept_s = {query: _kept(queries.before_s.get(query), seconds) for query, seconds in interval_s.items()}
+    interval_s = all_rounded_s(plan, chosen.interval_s)
+    kept_s = {query: unless_near_s(queries.before_s.get(query), seconds) for query, seconds in interval_s.items()}
     fresh, unchanged = Effective(plan, interval_s), Effective(plan, kept_s)
     if all(_slowest(plan, want, unchanged)[1] <= max(want.limit_s, 1.01 * _slowest(plan, want, fresh)[1])
            for want in wants):
         interval_s = kept_s
     return Pacing(interval_s, chosen.cores, {}, chosen.full, chosen.too_slow)
+
+
+def _one_by_one(
+    queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None
+) -> Pacing:
+    """The intervals of queries that are too many to be solved together: limit by limit, the strictest one first, each
+    with no longer intervals than those before it. A second time for what is missed then, as a reader may have lost the
+    writer that it followed."""
+    chosen = _solved(queries, members, [], with_slots=False)
+    plan, interval_s, too_slow = _plan(queries, members, ()), dict(chosen.interval_s), set(chosen.too_slow)
+    for is_second in (False, True):
+        for want in sorted(wants, key=lambda want: (want.limit_s, want.key)):
+            if is_second and _slowest(plan, want, Effective(plan, interval_s))[1] <= want.limit_s:
+                continue
+            own = [query for query in upstream_of(queries.reads, want.way.writers) if query in plan.costs]
+            bounded = replace(queries, bounds_s={**queries.bounds_s, **{query: interval_s[query] for query in own}})
+            interval_s |= _solved(bounded, sorted(own), [want], with_slots=False, standing=standing).interval_s
+    return Pacing(interval_s, chosen.cores, {}, (), tuple(too_slow))
+
+
+def _with_one_interval(queries: Queries, want: LimitOnWay, interval_s: Mapping[str, float]) -> dict[str, float]:
+    """The intervals of all queries upstream of a wide way; those in force where they are a step from it and do."""
+    own = sorted(upstream_of(queries.reads, want.way.writers) & queries.costs.keys())
+    plan = _plan(queries, own, ())
+
+    def latency(chosen_s: Mapping[str, float]) -> float:
+        return _slowest(plan, want, Effective(plan, chosen_s))[1]
+
+    most_s = {query: interval_s[query] for query in own}
+    fresh_s, latency_s = one_interval_s(
+        plan.costs, most_s, latency, limit_s=AIM * want.limit_s, smallest_s=plan.smallest_s, largest_s=plan.largest_s)
+    kept_s = {query: unless_near_s(queries.before_s.get(query), seconds) for query, seconds in fresh_s.items()}
+    return kept_s if latency(kept_s) <= max(want.limit_s, latency_s) else fresh_s
+
+
+def _in_shares(
+    queries: Queries, wants: Sequence[LimitOnWay], members: Collection[str], crowded: Collection[str],
+    interval_s: Mapping[str, float],
+) -> dict[str, float]:
+    """The intervals of queries of crowded slots that no program takes: each slot divided among those that limits
+    join."""
+    groups = [own for own, _ in _apart(queries, wants, {}) if not set(members).isdisjoint(own)]
+    return in_shares(queries, groups, sorted(crowded), interval_s)
 
 
 def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[str] = ()) -> Intervals:
@@ -281,35 +293,34 @@ def _expected(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expect
     return Expected(want.key, latency, path, parts)
 
 
-def _with_least(plan: BatchPlan, want: LimitOnWay, expected: Expected, full: Collection[str]) -> Expected:
+def _with_least(
+    plan: BatchPlan, want: LimitOnWay, expected: Expected, full: Collection[str],
+    standing: StandingAnswers[Pacing] | None,
+) -> Expected:
     """The same with the least latency that there is, where the limit is not met."""
     if expected.latency_s <= want.limit_s:
         return expected
-    least_s = _least_s(plan, want)
+    least_s = _least_s(plan, want, standing)
     here = tuple(sorted({plan.slot_of.get(query, "") for query in want.way.writers} & set(full)))
     # Of a full slot the shortest intervals take more CPU than it has: what was reached is the least.
     is_reached = here or least_s <= want.limit_s
     return replace(expected, least_s=expected.latency_s if is_reached else min(least_s, expected.latency_s), full=here)
 
 
-def _least_s(plan: BatchPlan, want: LimitOnWay) -> float:
-    """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need."""
+def _least_s(plan: BatchPlan, want: LimitOnWay, standing: StandingAnswers[Pacing] | None = None) -> float:
+    """The latency with the intervals that suit a limit best, whatever CPU slots have, and others need; with the
+    shortest ones where its way is too wide, or the round has no effort left."""
     members = upstream_of(plan.reads, want.way.writers)
     costs = {query: replace(cost, batch_cpu_s=0.0) for query, cost in plan.costs.items() if query in members}
+    if is_wide(plan.reads, want.way) or (
+            standing is not None and not standing.affords(effort_of(plan.reads, members))):
+        longest_s = {query: plan.longest_s(query) for query in costs}
+        return one_interval_s(
+            costs, longest_s, lambda chosen_s: _slowest(plan, want, Effective(plan, chosen_s))[1], limit_s=0.0,
+            smallest_s=plan.smallest_s, largest_s=plan.largest_s)[1]
     alone = replace(plan, costs=costs, capacity={}, limits=())
     effective = Effective(alone, _chosen(alone, [replace(want, limit_s=0.0)]).interval_s)
     return _slowest(alone, want, effective)[1]
-
-
-def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) -> set[str]:
-    """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are."""
-    left = list(queries)
-    upstream = set(left)
-    while left:
-        new = [writer for writer in reads.get(left.pop(), ()) if writer not in upstream]
-        upstream.update(new)
-        left += new
-    return upstream
 
 
 def _slowest(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> tuple[tuple[str, ...], float]:
@@ -372,26 +383,3 @@ def _apart(
     for want in wants:
         wants_by_group.setdefault(joined[next(iter(want.way.writers))], []).append(want)
     return [(queries_of, wants_by_group.get(top, [])) for top, queries_of in members.items()]
-
-
-def _all_rounded(plan: BatchPlan, interval_s: Mapping[str, float]) -> dict[str, float]:
-    """Those that are the same stay so, as readers follow writers then: down to what all of them can keep to."""
-    least_s: dict[str, float] = {}
-    for query, seconds in interval_s.items():
-        least_s[_same(seconds)] = max(plan.costs[query].least_s, least_s.get(_same(seconds), 0.0))
-    return {query: _rounded(seconds, least_s[_same(seconds)]) for query, seconds in interval_s.items()}
-
-
-def _same(seconds: float) -> str:
-    return f"{seconds:.5g}"
-
-
-def _rounded(seconds: float, least_s: float) -> float:
-    """Down to what is worth telling, but not below what is needed."""
-    step = 0.05 if seconds >= 1 else 0.01 if seconds >= 0.1 else 0.001
-    rounded = int(seconds / step + 1e-9) * step
-    return seconds if rounded < least_s or rounded <= 0 else round(rounded, 3)
-
-
-def _kept(before_s: float | None, seconds: float) -> float:
-    return before_s if before_s is not None and abs(seconds - before_s) <= STAYS * before_s else seconds

@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S, MOST_OPEN_A_SLOT, OPEN_BLOCKS, OPEN_EVENTS, OPEN_S
 from scheduler.model.standing_answers import StandingAnswers
 
-from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace, upstream_of
+from .interval_rounding import STAYS
+from .pacing import AIM, LimitOnWay, Pacing, Queries, expected_at, pace
 from .triggers import SMALLEST_S, BatchCost
+from .ways import upstream_of
+from .wide_ways import is_wide
 
 APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between the beginnings of two groups: what is chosen among
 GROUP_S = 0.004  # until its events are there for who reads them
@@ -64,10 +67,11 @@ def choose_modes(
     -------
     BatchModes
         Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
-        their readers follow them.
+        their readers follow them. None of a way that is too wide to be solved (`wide_ways`).
     """
     paced = micro or pace(queries, wants, standing=standing)
-    able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query)]
+    wide = _on_wide_ways(queries, wants)
+    able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query) and query not in wide]
     needed = {
         query for want in wants if paced.expected[want.key].least_s is not None
         for query in want.way.upstream_first if query in able and query not in want.way.written_by}
@@ -138,6 +142,7 @@ def _gathering(
 
     They come further apart than they are now only where there is room to spare.
     """
+    wide = _on_wide_ways(queries, wants)
     aparts_s = dict.fromkeys(sorted(chosen.open), SMALLEST_S)
     upstream = {want.key: upstream_of(queries.reads, want.way.writers) for want in wants}
     wants_by_query = {query: [want for want in wants if query in upstream[want.key]] for query in aparts_s}
@@ -145,6 +150,8 @@ def _gathering(
              for query, limits in wants_by_query.items()}
     for apart_s in (apart_s for apart_s in APARTS_S[1:] if apart_s <= queries.largest_s):
         for query, limits in wants_by_query.items():
+            if query in wide:
+                continue
             stays = query in before and apart_s <= queries.before_s.get(query, 0.0)
             if queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
                 continue
@@ -163,6 +170,12 @@ def _gathering(
     cores = sum(cost.cores(interval_s[query]) for query, cost in then.costs.items())
     return BatchModes(
         chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)
+
+
+def _on_wide_ways(queries: Queries, wants: Iterable[LimitOnWay]) -> set[str]:
+    """The queries that stay as they are, for to look what is best for their limits takes too long."""
+    return {query for want in wants if is_wide(queries.reads, want.way)
+            for query in upstream_of(queries.reads, want.way.writers)}
 
 
 def _part(queries: Queries, names: Iterable[str]) -> Queries:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from .pacing import AIM, LimitOnWay, Queries, upstream_of
+from .pacing import AIM, LimitOnWay, Queries
 from .real_time import BatchModes, choose_modes
 from .triggers import BatchCost
+from .ways import upstream_of
 
 ASK, CHAIN, SLOTS, CHAIN_AND_SLOTS = "ask", "chain", "slots", "chain_and_slots"
 Chain = tuple[str, ...]

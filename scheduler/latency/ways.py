@@ -10,7 +10,7 @@ events of a source wait for a batch belongs to the source, for there is no strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -100,6 +100,22 @@ def reads_among(estate: Estate, queries: Collection[str]) -> dict[str, tuple[str
     return {
         name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[
             estate.fragments[name].tasks[0]].parents}.intersection(queries))) for name in queries}
+
+
+def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) -> set[str]:
+    """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are."""
+    left = list(queries)
+    upstream = set(left)
+    while left:
+        new = [writer for writer in reads.get(left.pop(), ()) if writer not in upstream]
+        upstream.update(new)
+        left += new
+    return upstream
+
+
+def working_reads(estate: Estate) -> dict[str, tuple[str, ...]]:
+    """As `reads_among`, of the queries that work."""
+    return reads_among(estate, [name for name, fragment in estate.fragments.items() if fragment.active_tasks])
 
 
 @dataclass(frozen=True)

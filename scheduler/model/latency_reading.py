@@ -26,6 +26,7 @@ NONE = "none"
 _KEYS = ("limit", "along", "over", "percentile")
 _FORM = "Write a time (400 ms, 2 s), none, or a mapping with limit and, if wanted, along, over and percentile."
 MOST = 20  # limits of one dataflow
+MOST_STREAMS = 40_000  # of a dataflow, times its limits: of each its slowest path is looked for some ten times a round
 _MEASURED = f"{', '.join(map(str, PERCENTILES[:-1]))} or {PERCENTILES[-1]}"
 _SOONEST = "Weir promises no less"
 EACH_TASK = "List each task on the way, from the first to the last."
@@ -41,9 +42,10 @@ def read_latency(
     if node.value == NONE:
         return ()
     entries = node.value if node.is_list else [node]
-    if len(entries) > MOST:
+    most = min(MOST, max(1, MOST_STREAMS // max(1, len(streams))))
+    if len(entries) > most:
         problems.add("out_of_range", node.position, f"There are {len(entries)} latency limits.",
-                     f"Write at most {MOST}.")
+                     f"Write at most {most}{f', as there are {len(streams):,} streams' * (most < MOST)}.")
         return None
     limits = [_limit(entry, problems, tasks, streams) for entry in entries]
     return None if None in limits else tuple(limit for limit in limits if limit is not None)

@@ -6,6 +6,7 @@ change before the answer could be another; whatever else the answer rests on is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -22,21 +23,37 @@ class _Known(Generic[T]):
 
 
 class StandingAnswers(Generic[T]):
-    """Answers by their grounds: each stands for `STANDS_S` at most, and while no figure is another by 1 or more."""
+    """Answers by their grounds: each stands for `STANDS_S` at most, and while no figure is another by 1 or more.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    most_effort : float, optional
+        How much may be spent on new ones in a round, in units of who asks: see `affords`.
+    """
+
+    def __init__(self, most_effort: float = math.inf) -> None:
         self._known: dict[Hashable, _Known[T]] = {}
         self._now_s = 0.0
+        self._most_effort, self._spent = most_effort, 0.0
+        self.left_out = 0  # times in this round that there was no effort left
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old by now, or from the future as the clock was put back."""
-        self._now_s = now_s
+        self._now_s, self._spent, self.left_out = now_s, 0.0, 0
         self._known = {
             ground: standing for ground, standing in self._known.items() if 0 <= now_s - standing.made_s < STANDS_S}
 
+    def affords(self, effort: float) -> bool:
+        """Whether so much may be spent in this round, which counts from then on; what comes first always may."""
+        if self._spent and self._spent + effort > self._most_effort:
+            self.left_out += 1
+            return False
+        self._spent += effort
+        return True
+
     def of(
-        self, ground: Hashable, *, figures: Callable[[T], Sequence[float] | None], make: Callable[[], T]
-    ) -> T:
+        self, ground: Hashable, *, figures: Callable[[T], Sequence[float] | None], make: Callable[[], T | None]
+    ) -> T | None:
         """The answer that stands, or one that is made now.
 
         Parameters
@@ -47,7 +64,7 @@ class StandingAnswers(Generic[T]):
             The present figures that count for an answer, always as many; None if it cannot stand, such as of a choice
             that does not do what it is for.
         make : callable
-            Makes the answer; called where none stands.
+            Makes the answer, or None where there is none in this round; called where none stands.
         """
         standing = self._known.get(ground)
         if standing is not None:
@@ -56,8 +73,8 @@ class StandingAnswers(Generic[T]):
                     abs(value - before) < 1.0 for value, before in zip(present, standing.figures, strict=True)):
                 return standing.answer
         answer = make()
-        rests_on = figures(answer)
-        if rests_on is not None:
+        rests_on = None if answer is None else figures(answer)
+        if answer is not None and rests_on is not None:
             self._known[ground] = _Known(answer, tuple(rests_on), self._now_s)
         else:
             self._known.pop(ground, None)

@@ -34,6 +34,7 @@ from .siblings import Siblings, expect, kin
 MOST_SUGGESTIONS = 5
 MOST_TASKS_CHANGED = 3  # that one suggestion combines
 MOST_TRIALS = 400  # combinations that are looked at
+MOST_LOOKED_AT = 100_000  # tasks and streams in all of these: of a wide dataflow fewer are tried, the nearest first
 MOST_PLANNED = 40  # combinations whose refinements are planned, where containment is on
 MOST_NEIGHBOURS = 12  # near siblings of one task, the nearest first
 
@@ -147,7 +148,7 @@ def near_misses(
     misses = []
     trials = search.worthwhile()
     if containment is not None:  # each is planned anew: those that reuse most
-        trials = sorted(trials, key=lambda trial: -len(trial.reused))[:MOST_PLANNED]
+        trials = sorted(trials, key=lambda trial: -len(trial.reused))[:min(MOST_PLANNED, search.most_trials)]
     for trial in trials:
         saved = before - cores_of(trial)
         if saved > 1e-9:
@@ -180,6 +181,8 @@ class _Search:
         self.tasks = {task.id: task for task in dataflow.tasks}
         self.parents = dataflow.parents()
         self.order = tuple(TopologicalSorter(self.parents).static_order())
+        size = len(self.order) + sum(map(len, self.parents.values()))
+        self.most_trials = min(MOST_TRIALS, max(MOST_SUGGESTIONS, MOST_LOOKED_AT // max(1, size)))
         self.configs = {
             task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
         self.neighbours: dict[Substitution, tuple[ConfigDifference, ...]] = {}
@@ -198,7 +201,7 @@ class _Search:
             for trial, task_id in edges:
                 for running_id in self.near(trial, task_id):
                     wanted.setdefault(trial.taken | {(task_id, running_id)}, trial)
-            made = self.trials(dict(islice(wanted.items(), MOST_TRIALS - looked_at)))
+            made = self.trials(dict(islice(wanted.items(), self.most_trials - looked_at)))
             looked_at += len(made)
             # A task that was set apart from its equals (fresh state) is found, and then not reused.
             latest = [trial for trial in made if trial.reused.issuperset(task for task, _ in trial.taken)]

@@ -1,7 +1,7 @@
 // The heat map of overlap, drawn by Plotly: a pointer or arrow keys choose a cell, a click or Enter opens the pair.
 
 import { percent } from "./format.js";
-import { plotly } from "./plots.js";
+import { plain, plotly } from "./plots.js";
 import { fetchJson, VENDOR } from "./scripts.js";
 import { token } from "./theme.js";
 
@@ -74,7 +74,7 @@ class HeatMap {
     const names = this.dataflows.map(({ name }) => (name.length > 24 ? `${name.slice(0, 23)}…` : name));
     const axis = {
       showgrid: false, zeroline: false, showticklabels: this.isNamed, ticks: "", automargin: true, constrain: "domain",
-      tickvals: names.map((_, at) => at), ticktext: names, tickfont: { size: 12 },
+      tickvals: names.map((_, at) => at), ticktext: plain(names), tickfont: { size: 12 },
     };
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: token("--line"), dragmode: "pan", hovermode: "closest",

@@ -12,6 +12,12 @@ const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(i
 const TONES = { bad: "--bad", ok: "--ok", change: "--accent", limit: "--ink-2" };
 const LANE = 0.045; // of a chart's height, at its foot
 
+/** A text, or a list of what may be texts, as Plotly shows it as it is: it reads tags, and some are values of events. */
+export function plain(text) {
+  if (Array.isArray(text)) return text.map(plain);
+  return typeof text === "string" ? text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;") : text;
+}
+
 /** `height` is that of its frame, within which the chart stays. */
 function layout(figure, height) {
   const axis = {
@@ -31,7 +37,7 @@ function layout(figure, height) {
     ...(given.yaxis2 && { yaxis2: { ...axis, showgrid: false, ...given.yaxis2 } }),
     shapes: given.shapes && [...given.shapes.map(({ tone, ...shape }) => {
       const color = token(TONES[tone] ?? "--ink-3");
-      return { ...shape, label: { ...shape.label, font: { ...shape.label?.font, color } }, line: { color, width: 1.5, dash: "dot" } };
+      return { ...shape, label: { ...shape.label, text: plain(shape.label?.text), font: { ...shape.label?.font, color } }, line: { color, width: 1.5, dash: "dot" } };
     }), ...(figure.pauses ?? []).map(band), ...(figure.lanes ?? []).flatMap(lane)],
   };
 }
@@ -42,7 +48,7 @@ function band({ begin, end, label, side }) {
   return {
     type: "rect", name: "pause", xref: "x", yref: "paper", x0: begin, x1: end, y0: 0, y1: 0.9, layer: "above",
     fillcolor: color, opacity: 0.45, line: { color, width: 1 },
-    label: { text: label, textposition: side === "left" ? "bottom right" : "bottom left", textangle: 0, xanchor: side === "left" ? "right" : "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
+    label: { text: plain(label), textposition: side === "left" ? "bottom right" : "bottom left", textangle: 0, xanchor: side === "left" ? "right" : "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
   };
 }
 
@@ -60,16 +66,22 @@ function notesOf(pauses) {
   const color = token("--warn");
   return {
     type: "scatter", mode: "markers", name: "pause", showlegend: false, x: pauses.map(({ end }) => end), y: pauses.map(() => 0),
-    text: pauses.map(({ text }) => text), hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
+    text: pauses.map(({ text }) => plain(text)), hovertemplate: "%{text}<extra></extra>", cliponaxis: false,
     marker: { color, symbol: "triangle-up", size: 9, line: { color: token("--raised"), width: 1 } },
   };
+}
+
+/** What of a trace Plotly may read as text. */
+function texts(trace) {
+  const names = ["name", "text", "customdata", "x", "y"].filter((name) => name in trace);
+  return Object.fromEntries(names.map((name) => [name, plain(trace[name])]));
 }
 
 function traces(figure) {
   const drawn = figure.data.map(({ series, faint, ...trace }, index) => {
     const color = token(SERIES[(series ?? index) % SERIES.length]);
     return {
-      ...trace, visible: !figure.off?.has(trace.name), line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
+      ...trace, ...texts(trace), visible: !figure.off?.has(trace.name), line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
       marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: "rgba(0,0,0,0)",
     };
   });

@@ -53,3 +53,28 @@ def test_cost_is_drawn_and_a_bill_fits_the_screen(site: RunningSite, charged: st
         assert over <= 0, address
     expect(page.get_by_text("1 of 3")).to_be_visible()
     expect(page.get_by_text("no longer needed")).to_be_visible()
+
+
+# Texts of a figure may be values of events, or names that another team has given.
+_HOSTILE = """async () => {
+  const { Plot } = await import("/static/js/plots.js");
+  const link = "<a href='https://evil.example.org'>log in</a> &lt; 5 < x > 3";
+  const plot = new Plot(document.querySelector("[data-figure='cost']"));
+  await plot.draw({
+    data: [{ type: "bar", name: link, x: [link, "b"], y: [1, 2] }],
+    layout: { showlegend: true, shapes: [{ type: "line", x0: 0, x1: 1, y0: 1, y1: 1, label: { text: link } }] },
+  });
+  return [plot.element.querySelectorAll("a").length, plot.element.textContent.split(link).length - 1];
+}"""
+
+
+def test_a_text_that_looks_like_a_link_is_drawn_as_text(site: RunningSite, charged: str, page_of: PageOf) -> None:
+    page = page_of(at=None)
+    page.goto(f"{site.url}/bills/")
+    settled(page)
+    expect(page.locator("[data-figure='cost'][data-drawn] .plot svg").first).to_be_visible()
+
+    links, texts = page.evaluate(_HOSTILE)
+
+    assert links == 0
+    assert texts >= 2, "in the legend, and at its bar or line"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -24,7 +25,7 @@ from dashboard.plans.price_settings import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_freshness
 from scheduler.contracts.qos import QosSetup
-from scheduler.latency import batch_costs
+from scheduler.latency import batch_costs, wide_ways
 from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.played import Played, intervals, opened, status
@@ -363,3 +364,18 @@ def test_limits_hold_while_dataflows_come_and_go_and_what_batches_cost_changes(
             assert row.state != "missed", (number, change, row.measured_s, row.limit)
             if row.state == "met":
                 assert row.measured_s <= 1.1 * limit_s
+
+
+@pytest.mark.parametrize("most, words", [(300, ""), (0, "all its queries have one interval")])
+def test_a_limit_that_goes_by_a_rule_holds_and_says_so(world: World, played: Played, most: int, words: str) -> None:
+    played.patch.setattr(wide_ways, "MOST_STREAMS", most)
+    chained = json.loads(document("wide", latency="2 s"))
+    chained["tasks"][2]["chain"] = "never"
+    record = running(world.carla, world.city, json.dumps(chained), world.ana)
+
+    played.run(60)
+
+    [limit] = latency_of(viewer_of(world.vera), record.pk)["limits"]
+    assert limit["state"] == "met"
+    assert words in limit["why"] and bool(words) == bool(limit["why"])
+    assert len(set(intervals(record))) == 1 or not words

@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.audit.models import AuditEntry
+from dashboard.outbox.models import LINEAGE, Delivery
 from dashboard.teams.models import ApiToken, Role, TokenScope
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token, deactivate, revoke_token
@@ -142,3 +143,15 @@ def test_who_was_deactivated_has_no_token_left_after_coming_back(world: World):
     _, secret = create_token(actor=world.carla, name="ci")
     deactivate(actor=world.root, username="carla")
     assert ask(secret, "get", "/api/me") == 401 and not ApiToken.objects.exists()
+
+
+@each("who, scope, sees", [
+    ("root", "read", False), ("root", "submit", False), ("root", "approve", False), ("root", "admin", True),
+    ("dev", "admin", False)])
+def test_what_is_sent_of_all_teams_only_an_administrators_whole_token_lists(
+    world: World, who: str, scope: str, sees: bool
+) -> None:
+    Delivery.objects.create(key="lineage:1:2", channel=LINEAGE, payload={}, subject="START city.private")
+    _, secret = create_token(actor=world.users[who], name="ci", scope=scope)
+    rows = Client(headers={"Authorization": f"Bearer {secret}"}).get("/api/deliveries").json()["items"]
+    assert [row["subject"] for row in rows] == ["START city.private"] * sees

@@ -376,6 +376,7 @@ def held_against_trying_everything(others, mine):
 def _no_bounds(monkeypatch):
     monkeypatch.setattr(module, "MOST_NEIGHBOURS", 1_000)
     monkeypatch.setattr(module, "MOST_TRIALS", 100_000)
+    monkeypatch.setattr(module, "MOST_LOOKED_AT", 10**9)
 
 
 @settings(max_examples=60)

@@ -18,6 +18,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 from .columns import STREAM
 from .config import require_columns, settings
+from .disk_room import require_room
 from .files import data_folder
 from .sinks import FOLDER, folder_check
 from .state import task_being_built
@@ -89,6 +90,7 @@ def write_file(events: pa.RecordBatch, columns: Sequence[str], folder: Path, *, 
     if path.exists():
         return path
     folder.mkdir(parents=True, exist_ok=True)
+    require_room(folder)
     scratch = folder / f".{path.name}.{os.getpid()}"
     with scratch.open("wb") as file:
         file.write(content)

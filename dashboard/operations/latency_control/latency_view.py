@@ -27,9 +27,15 @@ from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, TOLERATED, WAITING
+from scheduler.latency.ways import way_of, working_reads
+from scheduler.latency.wide_ways import MOST_STREAMS, is_wide
 from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import LatencyLimit, figure_in_words, from_json, in_words, to_json
 
+BY_RULE = (
+    f"More than {MOST_STREAMS} streams lead to where this limit ends, too many to choose intervals one by one: all its "
+    "queries have one interval, and none leaves its batches open. Set a limit along a part, or submit a part with "
+    "fewer streams as a dataflow of its own.")
 OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
 
@@ -40,8 +46,10 @@ def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     rows = {row.number: row for row in record.latency_statuses.all()}
     paces = paces_of(estate, str(record.pk))
     warm_at = warm_moments(jobs.read_live((), {}).reports) if rows else {}
+    reads = working_reads(estate) if str(record.pk) in estate.submitted and record.latency_limits else {}
     limits = [
-        _limit(record, estate, number, limit, rows.get(number), paces, warm_at)
+        _with_rule(estate, reads, str(record.pk), limit, _limit(
+            record, estate, number, limit, rows.get(number), paces, warm_at))
         for number, limit in enumerate(record.latency_limits)]
     return {"id": str(record.pk), "said_by": record.latency_from, "limits": limits}
 
@@ -111,6 +119,16 @@ def _limit(
         "path": path,
         "why": "" if row is None else " ".join(filter(None, (_why(row, path, young), _why_young(row, young)))),
     }
+
+
+def _with_rule(
+    estate: Estate, reads: Mapping[str, tuple[str, ...]], dataflow_id: str, limit: LatencyLimit, answer: dict[str, Any],
+) -> dict[str, Any]:
+    """What is told of a limit; of one whose way is too wide to solve, that its queries go by a rule."""
+    way = way_of(estate, dataflow_id, limit) if dataflow_id in estate.submitted else None
+    if way is None or not is_wide(reads, way):
+        return answer
+    return answer | {"why": f"{answer['why']} {BY_RULE}".strip()}
 
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:

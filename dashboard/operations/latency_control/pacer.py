@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+import structlog
 from django.db import transaction
 
 from dashboard import jobs
@@ -44,8 +45,9 @@ from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import limits_met
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
+from scheduler.latency.interval_rounding import STAYS
 from scheduler.latency.limits_met import Settled
-from scheduler.latency.pacing import STAYS, LimitOnWay, Pacing, Queries, expected_at
+from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
 from scheduler.latency.real_time import (
     BatchModes,
@@ -54,10 +56,12 @@ from scheduler.latency.real_time import (
     opening,
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.latency.wide_ways import MOST_EFFORT
 from scheduler.model.fragment import Fragment
 from scheduler.model.latency_limits import LatencyLimit, to_json
 from scheduler.model.standing_answers import StandingAnswers
 
+log = structlog.get_logger(__name__)
 EVERY_S = 10
 SOONEST_S = 2  # after the last round, where a limit is another
 SEEN_FOR_S = 60.0
@@ -103,7 +107,7 @@ class Pacer:
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
-        self._standing: StandingAnswers[Pacing] = StandingAnswers()
+        self._standing: StandingAnswers[Pacing] = StandingAnswers(MOST_EFFORT)
         self._times_its_cpu = TIMES_ITS_CPU
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[LimitKey, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
@@ -237,6 +241,9 @@ class Pacer:
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if is_set and choice.is_published:
             jobs.republish()
+        if self._standing.left_out:
+            log.warning("intervals_wait", times=self._standing.left_out,
+                        remedy="Divide dataflows with very many streams, or give them fewer latency limits.")
         if not changed:
             return []
         return [

@@ -211,6 +211,22 @@ def check_full(disk: Path, format: str) -> None:
     assert read(path) == list(range(6000))
 
 
+@pytest.mark.parametrize("megabytes, fits", [(20, False), (8, True)])
+def test_a_sink_leaves_room_for_the_checkpoints_of_others(tmp_path: Path, megabytes: int, fits: bool) -> None:
+    """Before, one team's file sink took the last byte, and no query of the node went on."""
+    with small_disk(tmp_path / "small", megabytes=megabytes) as disk:
+        fill(disk)
+        os.truncate(disk / "ballast", (disk / "ballast").stat().st_size - (700 << 10))  # 700 KiB are left
+        (disk / "out").mkdir()
+        staging = Staging(disk / "out", "json")
+        if fits:
+            assert stage(staging, 0, batches_of("json", [1])) == 1
+        else:
+            with pytest.raises(OSError, match="No space left"):
+                stage(staging, 0, batches_of("json", [1]))
+        (disk / "checkpoint").write_bytes(b"x" * (600 << 10))
+
+
 def test_lines_are_as_they_came(tmp_path):
     folder = tmp_path / "f"
     staging = staged(folder, batches=0)

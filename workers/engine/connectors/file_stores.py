@@ -83,28 +83,36 @@ class Folder:
 
     def files(self) -> Iterator[ListedFile]:
         try:
-            yield from self._below(self._path, "")
+            yield from self._below()
         except PermissionError:
             raise SourceRefused(f"The folder {self._name} may not be read.",
                                 remedy="Let the user that Weir runs as read it.") from None
         except OSError:
             raise SourceAway(f"The folder {self._name} is not there.", remedy=AGAIN) from None
 
-    def _below(self, folder: Path, prefix: str) -> Iterator[ListedFile]:
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                name = prefix + entry.name
-                if is_hidden(entry.name):
-                    continue
-                try:
-                    if entry.is_dir(follow_symlinks=False):
-                        yield from self._below(Path(entry.path), f"{name}/")
-                        continue
-                    status = entry.stat()
-                except FileNotFoundError:  # gone since it was listed
-                    continue
-                if stat.S_ISREG(status.st_mode):
-                    yield _seen(name, status)
+    def _below(self) -> Iterator[ListedFile]:
+        """Folder by folder, one of them open at a time: who delivers files may have made very many in each other."""
+        left = [(self._path, "")]
+        while left:
+            folder, prefix = left.pop()
+            try:
+                with os.scandir(folder) as entries:
+                    for entry in entries:
+                        if is_hidden(entry.name):
+                            continue
+                        name = prefix + entry.name
+                        try:
+                            if entry.is_dir(follow_symlinks=False):
+                                left.append((Path(entry.path), f"{name}/"))
+                                continue
+                            status = entry.stat()
+                        except FileNotFoundError:  # gone since it was listed
+                            continue
+                        if stat.S_ISREG(status.st_mode):
+                            yield _seen(name, status)
+            except FileNotFoundError:
+                if not prefix:
+                    raise
 
     def open(self, listed: ListedFile) -> BinaryIO:
         try:

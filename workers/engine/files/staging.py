@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from workers.library.disk_room import require_room
+
 from . import disk
 from .folder import META, FolderState, has_state, locked, read_state, recover, staged_name, write_state
 from .spark_sink import adopt, clear_uncommitted
@@ -66,7 +68,13 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
 
 
 def stage(staging: Staging, batch: int, batches: Iterable[pa.RecordBatch]) -> int:
-    """Stage a batch's events; how many there were. Without events nothing is written."""
+    """Stage a batch's events; how many there were. Without events nothing is written.
+
+    Raises
+    ------
+    OSError
+        The disk is full, but for the room that sinks leave.
+    """
     filled = (part for part in batches if part.num_rows)
     first = next(filled, None)
     if first is None:
@@ -76,6 +84,7 @@ def stage(staging: Staging, batch: int, batches: Iterable[pa.RecordBatch]) -> in
         return first.num_rows + sum(part.num_rows for part in filled)
     meta = staging.folder / META
     meta.mkdir(parents=True, exist_ok=True)
+    require_room(meta)
     path = meta / f"{_WRITING}{staging.run}-{batch}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     write = _write_lines if staging.format == "json" else _write_arrow
     count = 0

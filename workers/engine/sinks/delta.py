@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from scheduler.contracts.offsets import START, Offset
+from workers.library.disk_room import require_room
 
 from . import s3
 from .contract import Batch, Batching, Overtaken, Refuse, RefusedRow, SinkOpening, SinkRefused
@@ -59,6 +60,8 @@ class DeltaWriter:
         from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
         try:
+            if self._options is None:
+                require_room(Path(self._place).parent)
             rows = batch.rows.select(self._names)
             if self._table is None:
                 self._table = self._made(rows.schema)

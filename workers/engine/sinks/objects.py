@@ -18,10 +18,11 @@ import pyarrow as pa
 from scheduler.contracts.offsets import START, Offset
 
 from . import s3
-from .contract import Batch, Batching, Overtaken, Refuse, SinkOpening
+from .contract import Batch, Batching, Overtaken, Refuse, SinkAway, SinkOpening
 from .delta import LARGEST_EVENTS, number_of
 from .rows import chosen, json_lines
 
+LOOK_S, MOST_BEHIND = 60.0, 10_000  # to find the newest object: seconds, and objects behind what is known
 UNTIL = "weir-until"  # the metadata with an object's last block
 _TYPES = {"parquet": "application/vnd.apache.parquet", "json": "application/x-ndjson"}
 
@@ -92,13 +93,17 @@ class ObjectWriter:
     def _newest(self, after: str) -> str:
         """The last of the sink's objects behind a name; "" for none. Names come in their order, ours side by side."""
         ours = re.compile(re.escape(self._base) + r"-\d{20}\.\w+")
-        newest = ""
+        newest, behind, deadline = "", 0, time.monotonic() + LOOK_S
         # A prefix here is a folder, not the beginning of a name.
         for entries in self._bucket.list(self._folder or None, offset=after, chunk_size=100):
             for entry in entries:
                 if not ours.fullmatch(entry["path"]):
                     return newest
                 newest = entry["path"]
+            behind += len(entries)
+            if behind > MOST_BEHIND or time.monotonic() > deadline:
+                raise SinkAway(f"{self._what} lists objects of this sink without end.",
+                               remedy="See to the store; it is tried again by itself.")
         return newest
 
 

@@ -23,13 +23,13 @@ import redis
 
 from workers.engine.channels import scripts
 from workers.engine.slot_values import MOST_DIGITS, count_of
+from workers.library.disk_room import DISK_LEFT_BYTES
 
 from ..node_files.atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
 MANIFEST_BYTES = 16 << 20  # at most: a file of 40 GB has such a manifest
-DISK_LEFT_BYTES = 256 << 20  # that what comes leaves on a node's disk, for all that works there
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
 MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
 _SHA256 = re.compile("[0-9a-f]{64}")
