@@ -230,21 +230,21 @@ def _one_by_one(
         for want in sorted(wants, key=lambda want: (want.limit_s, want.key)):
             if is_second and _slowest(plan, want, Effective(plan, interval_s))[1] <= want.limit_s:
                 continue
-            own = [query for query in upstream_of(queries.reads, want.way.writers) if query in plan.costs]
-            bounded = replace(queries, bounds_s={**queries.bounds_s, **{query: interval_s[query] for query in own}})
-            interval_s |= _solved(bounded, sorted(own), [want], with_slots=False, standing=standing).interval_s
+            upstream = [query for query in upstream_of(queries.reads, want.way.writers) if query in plan.costs]
+            bounded = replace(queries, bounds_s={**queries.bounds_s, **{query: interval_s[query] for query in upstream}})
+            interval_s |= _solved(bounded, sorted(upstream), [want], with_slots=False, standing=standing).interval_s
     return Pacing(interval_s, chosen.cores, {}, (), tuple(too_slow))
 
 
 def _with_one_interval(queries: Queries, want: LimitOnWay, interval_s: Mapping[str, float]) -> dict[str, float]:
     """The intervals of all queries upstream of a wide way; those in force where they are a step from it and do."""
-    own = sorted(upstream_of(queries.reads, want.way.writers) & queries.costs.keys())
-    plan = _plan(queries, own, ())
+    upstream = sorted(upstream_of(queries.reads, want.way.writers) & queries.costs.keys())
+    plan = _plan(queries, upstream, ())
 
     def latency(chosen_s: Mapping[str, float]) -> float:
         return _slowest(plan, want, Effective(plan, chosen_s))[1]
 
-    most_s = {query: interval_s[query] for query in own}
+    most_s = {query: interval_s[query] for query in upstream}
     fresh_s, latency_s = one_interval_s(
         plan.costs, most_s, latency, limit_s=AIM * want.limit_s, smallest_s=plan.smallest_s, largest_s=plan.largest_s)
     kept_s = {query: unless_near_s(queries.before_s.get(query), seconds) for query, seconds in fresh_s.items()}
@@ -257,7 +257,7 @@ def _in_shares(
 ) -> dict[str, float]:
     """The intervals of queries of crowded slots that no program takes: each slot divided among those that limits
     join."""
-    groups = [own for own, _ in _apart(queries, wants, {}) if not set(members).isdisjoint(own)]
+    groups = [group for group, _ in _apart(queries, wants, {}) if not set(members).isdisjoint(group)]
     return in_shares(queries, groups, sorted(crowded), interval_s)
 
 
