@@ -231,7 +231,7 @@ def _one_by_one(
             if is_second and _slowest(plan, want, Effective(plan, interval_s))[1] <= want.limit_s:
                 continue
             upstream = [query for query in upstream_of(queries.reads, want.way.writers) if query in plan.costs]
-            bounded = replace(queries, bounds_s={**queries.bounds_s, **{query: interval_s[query] for query in upstream}})
+            bounded = replace(queries, bounds_s={**queries.bounds_s, **{name: interval_s[name] for name in upstream}})
             interval_s |= _solved(bounded, sorted(upstream), [want], with_slots=False, standing=standing).interval_s
     return Pacing(interval_s, chosen.cores, {}, (), tuple(too_slow))
 

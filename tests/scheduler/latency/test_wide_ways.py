@@ -32,9 +32,9 @@ def fan(readers: int) -> tuple[dict[str, tuple[str, ...]], list[LimitOnWay]]:
     wants = []
     for number in range(readers):
         near, far = f"a{number}", f"b{number}"
-        own = {"shared": (), near: ("shared",), far: (near,)}
-        reads |= own
-        wants.append(LimitOnWay(f"d{number}/0", Way(own, frozenset({"shared"}), frozenset({far})), 1.0 + number % 7))
+        reads_of = {"shared": (), near: ("shared",), far: (near,)}
+        reads |= reads_of
+        wants.append(LimitOnWay(f"d{number}/0", Way(reads_of, frozenset({"shared"}), frozenset({far})), 1.0 + number % 7))
     return reads, wants
 
 
@@ -132,9 +132,9 @@ def test_a_round_has_so_much_effort_and_who_is_left_out_has_a_turn_later(monkeyp
     wants = []
     for number in range(40):
         names = [f"q{number}.{place}" for place in range(5)]
-        own = {name: tuple(names[max(0, place - 1): place]) for place, name in enumerate(names)}
-        reads |= own
-        wants.append(LimitOnWay(f"d{number}/0", Way(own, frozenset(names[:1]), frozenset(names[-1:])), 2.0))
+        reads_of = {name: tuple(names[max(0, place - 1): place]) for place, name in enumerate(names)}
+        reads |= reads_of
+        wants.append(LimitOnWay(f"d{number}/0", Way(reads_of, frozenset(names[:1]), frozenset(names[-1:])), 2.0))
     queries = Queries(dict.fromkeys(reads, COST), reads, before_s=dict.fromkeys(reads, 30.0))
     most = 10 * effort_of(reads, names) + effort_of(reads, "st")
     standing, met = StandingAnswers[Pacing](most), []
