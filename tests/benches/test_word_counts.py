@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,5 +74,7 @@ def test_a_round_that_time_cut_short_counts_for_nothing() -> None:
         return CountingRun(words=1_000, cpu_s=cpu_s, other_cpu_s=1.0, whole=2, state_kb=9, rows=5)
 
     runs = {("total", 0): [run(1.0)], ("total", 1): [run(1.25), run(9.0)], ("1 h", 0): [], ("1 h", 1): [run(1.0)]}
+    runs |= {("15 min", 0): [run(1.0)], ("15 min", 1): [replace(run(1.25), whole=0)]}  # no copy, no cost
     assert [(line["count"], line["copies"], line["rounds"], line["words a core-second"], line["less"])
-            for line in lines_of(runs, [0, 1])] == [("total", 0, 1, 1_000, "0%"), ("total", 1, 1, 800, "20%")]
+            for line in lines_of(runs, [0, 1])] == [("total", 0, 1, 1_000, "0%"), ("total", 1, 1, 800, "20%"),
+        ("15 min", 0, 1, 1_000, "0%"), ("15 min", 1, 1, 800, None)]

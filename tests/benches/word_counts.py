@@ -336,10 +336,11 @@ def lines_of(runs: Mapping[tuple[str, int], Sequence[CountingRun]], copies: Sequ
 
 def _line(count: str, copies: int, own: Sequence[CountingRun], base: Sequence[CountingRun]) -> dict[str, Any]:
     rates, without = ([run.words / run.cpu_s for run in runs] for runs in (own, base))
+    less = f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%"
     return {
         "count": count, "copies": copies, "rounds": len(own), "state, KB": max(run.state_kb for run in own),
         "words a core-second": round(median(rates)), "least": round(min(rates)), "most": round(max(rates)),
-        "less": f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%",
+        "less": less if not copies or all(run.whole for run in own) else None,  # none was made that could cost anything
         "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in own)),
         "copies a core-second": round(median(run.whole / run.cpu_s for run in own), 1),
         "counts compared": sum(run.rows for run in own)}
