@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,17 @@ from hypothesis import strategies as st
 from scheduler.model.fragment import RunningTask
 from tests.benches.copied_counts import ARRIVED_MS, LINE_MS
 from tests.benches.recordings import BEGAN_MS
-from tests.benches.word_counts import OVERLAPS, TOTAL_S, CountedText, WrongCounts, compare, tasks_of, window_ms
+from tests.benches.word_counts import (
+    OVERLAPS,
+    TOTAL_S,
+    CountedText,
+    CountingRun,
+    WrongCounts,
+    compare,
+    lines_of,
+    tasks_of,
+    window_ms,
+)
 from workers.library.config import settings
 from workers.library.operators import WINDOW, window_fold
 
@@ -56,3 +67,14 @@ def test_plain_python_counts_what_the_fold_counts(count: str) -> None:
 
 def _fold(task: RunningTask) -> Any:
     return window_fold(settings(WINDOW, task.config))[1]
+
+
+def test_a_round_that_time_cut_short_counts_for_nothing() -> None:
+    def run(cpu_s: float) -> CountingRun:
+        return CountingRun(words=1_000, cpu_s=cpu_s, other_cpu_s=1.0, whole=2, state_kb=9, rows=5)
+
+    runs = {("total", 0): [run(1.0)], ("total", 1): [run(1.25), run(9.0)], ("1 h", 0): [], ("1 h", 1): [run(1.0)]}
+    runs |= {("15 min", 0): [run(1.0)], ("15 min", 1): [replace(run(1.25), whole=0)]}  # no copy, no cost
+    assert [(line["count"], line["copies"], line["rounds"], line["words a core-second"], line["less"])
+            for line in lines_of(runs, [0, 1])] == [("total", 0, 1, 1_000, "0%"), ("total", 1, 1, 800, "20%"),
+        ("15 min", 0, 1, 1_000, "0%"), ("15 min", 1, 1, 800, None)]

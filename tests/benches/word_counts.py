@@ -294,34 +294,53 @@ def cost_of_copies(
     """A line for each count and number of copies: how many words a core-second of the node that counts does, and by how
     much that is less than with the first number, round by round; medians.
 
-    The rate at which all of a core is the node's is its peak. There are fewer rounds where there is no time for more.
+    The rate at which all of a core is the node's is its peak. Where time runs out there are fewer rounds, and no
+    lines of counts without one.
+
+    Raises
+    ------
+    WrongCounts
+        A count differs from that in plain Python.
+    TimeoutError
+        There was no time for a round of any count.
     """
     runs: dict[tuple[str, int], list[CountingRun]] = {(count, number): [] for count in counts for number in copies}
     with counting_nodes(CountedText.of(lines), holders=max(copies), within_s=within_s) as nodes:
-        for count in counts:
-            nodes.run(count, max(copies))  # code is compiled
-        downwards, longest_s = sorted(copies, reverse=True), 0.0
-        for turn in range(rounds):
-            if nodes.until_s - time.monotonic() < 1.2 * longest_s:
-                break
-            began_s = time.monotonic()
-            # Holders take a while to count as gone, so numbers go down, then up; each count has both in turn.
-            for place, count in enumerate(counts[::-1 if turn % 2 else 1]):
-                for number in downwards[::-1 if (turn * len(counts) + place) % 2 else 1]:
-                    run = nodes.run(count, number)
-                    runs[count, number].append(run)
-                    print(f"{count}, {number} copies: {run.words / run.cpu_s:,.0f} words a core-second, {run}",
-                          file=sys.stderr, flush=True)
-            longest_s = max(longest_s, time.monotonic() - began_s)
-    return [_line(count, number, turns, runs[count, copies[0]]) for (count, number), turns in runs.items()]
+        try:
+            for count in counts:
+                nodes.run(count, max(copies))  # code is compiled
+            downwards = sorted(copies, reverse=True)
+            for turn in range(rounds):
+                # Holders take a while to count as gone, so numbers go down, then up; copied count has both in turn.
+                for place, count in enumerate(counts[::-1 if turn % 2 else 1]):
+                    for number in downwards[::-1 if (turn * len(counts) + place) % 2 else 1]:
+                        run = nodes.run(count, number)
+                        runs[count, number].append(run)
+                        print(f"{count}, {number} copies: {run.words / run.cpu_s:,.0f} words a core-second, {run}",
+                              file=sys.stderr, flush=True)
+        except TimeoutError as late:
+            print(f"No time for more rounds: {late}", file=sys.stderr)
+            if not lines_of(runs, copies):
+                raise
+    return lines_of(runs, copies)
+
+
+def lines_of(runs: Mapping[tuple[str, int], Sequence[CountingRun]], copies: Sequence[int]) -> list[dict[str, Any]]:
+    """The lines of counts that have had a round, of whole rounds alone."""
+    lines = []
+    for (count, number), turns in runs.items():
+        if whole := min(len(runs[count, copied]) for copied in copies):
+            lines.append(_line(count, number, turns[:whole], runs[count, copies[0]][:whole]))
+    return lines
 
 
 def _line(count: str, copies: int, turns: Sequence[CountingRun], base: Sequence[CountingRun]) -> dict[str, Any]:
     rates, without = ([run.words / run.cpu_s for run in runs] for runs in (turns, base))
+    less = f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%"
     return {
         "count": count, "copies": copies, "rounds": len(turns), "state, KB": max(run.state_kb for run in turns),
         "words a core-second": round(median(rates)), "least": round(min(rates)), "most": round(max(rates)),
-        "less": f"{100 * median(1 - rate / before for rate, before in zip(rates, without, strict=True)):.0f}%",
+        "less": less if not copies or all(run.whole for run in turns) else None,  # none was made that could cost anything
         "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in turns)),
         "copies a core-second": round(median(run.whole / run.cpu_s for run in turns), 1),
         "counts compared": sum(run.rows for run in turns)}
