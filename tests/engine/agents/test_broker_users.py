@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.contracts.desired import DESIRED_STATES, DesiredState, Input, WantedSlot
+from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.model.task_types import DYNAMIC
 from tests.conftest import running_broker
 from workers.engine.agents.node_files.node_store import NodeStore
@@ -311,29 +310,6 @@ def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(user
         users.expect()
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.hset(keys.valve("f1-0"), "x", 1)
-
-
-def test_a_channel_that_is_left_out_may_be_read_until_the_query_is_started_anew(users, broker):
-    """On another node than that of the bundle which wrote it, nothing else lets it be read."""
-    def reading(version: int, *channels: str) -> DesiredState:
-        wanted = replace(desired().wanted["f1-0"], inputs=tuple(Input(name, "t") for name in channels))
-        return DesiredState(node="n1", version=version, slots={"0": WantedSlot((wanted,))})
-
-    store = users._store
-    slot = SlotStore(store.data_dir, store.slot_dir("0"))
-    with as_role(users, SLOTS) as client:
-        for version, channels in enumerate((["f8-1.0", "f8-2.0"], ["f8-1.0", "f8-3.0"], ["f8-3.0"]), start=2):
-            coming = reading(version, *channels)
-            users.expect(coming)
-            store.write_desired(coming)
-            slot.record(coming.wanted["f1-0"])
-            users.expect()
-        for name in ("f8-1.0", "f8-2.0", "f8-3.0"):
-            client.hgetall(keys.meta(name))
-        slot.forget("f1-0")
-        users.expect()
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            client.hgetall(keys.meta("f8-1.0"))
 
 
 def test_what_stood_by_may_be_cleared_away(users, broker):
