@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.alternates import is_dynamic
@@ -18,17 +19,28 @@ READ_ONLY = "%R~"  # before the pattern of a key that may be read alone
 _NAMED = (
     keys.valve, keys.meter, keys.channel_meters, keys.key_meters, keys.tap, keys.try_again, keys.handover, keys.ahead,
     keys.heir, keys.ranges, keys.copies)
+MOST_LEFT_OUT = 32  # channels that a fragment was told to read and now leaves out, the last ones
 _BLANK = re.compile(r"[\s\0]")
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 
 def known_fragments(*states: DesiredState, earlier: Iterable[WantedFragment] = ()) -> dict[str, WantedFragment]:
-    """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet."""
-    fragments = {fragment.id: fragment for fragment in earlier}
+    """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet.
+
+    One that is to leave channels out reads them until its query is started anew, and looks at them once more then.
+    """
+    before = {fragment.id: fragment for fragment in earlier}
+    fragments = dict(before)
     for state in states:
         takers = {fragment.id: fragment for fragment in state.takers}
         fragments |= {**takers, **state.outgoing, **state.heirs_elsewhere, **state.wanted}
-    return fragments
+    return {name: _reading_too(fragment, before.get(name, fragment)) for name, fragment in fragments.items()}
+
+
+def _reading_too(fragment: WantedFragment, before: WantedFragment) -> WantedFragment:
+    read = {item.channel for item in fragment.inputs}
+    left_out = [item for item in before.inputs if item.channel not in read][:MOST_LEFT_OUT]
+    return replace(fragment, inputs=(*fragment.inputs, *left_out)) if left_out else fragment
 
 
 def of_fragments(fragments: Collection[WantedFragment]) -> frozenset[str]:
