@@ -20,8 +20,7 @@ from dashboard.operations.live_view.measured_keys import hot_bundles, key_column
 from dashboard.operations.live_view.survival import least_in_words, more_in_words, survival_of
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import copy_age_ms
-from scheduler.elasticity.copied_queries import CHANGING_HANDS
+from scheduler.contracts.reports import STARTING, copy_age_ms
 from scheduler.elasticity.copies import BundleHome, lost_with, survival
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -30,6 +29,7 @@ from scheduler.model.key_texts import key_in_words
 from scheduler.model.ring import KEY_GROUPS, KeyRange
 
 STAYS, TAKES = "stays", "takes keys"
+_BEFORE_ITS_TURN = (STARTING, "waiting", "unknown")  # states of a query that takes keys and has not begun with them
 
 State = tuple[int, str]  # a range, by its first group, and who has its state
 
@@ -201,22 +201,30 @@ def _held(
     holders = tuple(holder.node for holder in own.holders)
     is_silent = view.node_report(own.node) is None
     yield (own.first, bundle.id), holders if holders and is_silent else (own.node, *holders)
-    for giver in fragment.before(bundle) if not holders else ():
-        if giver.id not in view.reading.reports.left and (
-                giver.leaving or view.bundle_report(giver).not_copied == CHANGING_HANDS):
-            yield (own.first, giver.id), (node_of(giver.slot),)
+    for giver in _givers(view, fragment, bundle) if not holders else ():
+        yield (own.first, giver.id), (node_of(giver.slot),)
+
+
+def _givers(view: View, fragment: Fragment, bundle: RunningBundle) -> Iterator[RunningBundle]:
+    """The bundles that have states still which a bundle of theirs takes: those that leave, until they have left, and
+    those that work on with other keys, until it has begun."""
+    report = view.bundle_report(bundle)
+    has_begun = report.state not in _BEFORE_ITS_TURN or report.restarts > 0
+    for giver in fragment.before(bundle):
+        if giver.id not in view.reading.reports.left if giver.leaving else not has_begun:
+            yield giver
 
 
 def _range(
     view: View, fragment: Fragment, own: KeyRange, bundle: RunningBundle, zones: Mapping[str, str],
     copies: Mapping[str, Sequence[str]], loads: KeyLoads | None, hot: Container[str],
 ) -> RingRange:
-    report, flows, left = view.bundle_report(bundle), view.reading.flows, view.reading.reports.left
+    report, flows = view.bundle_report(bundle), view.reading.flows
     node = node_of(bundle.slot)
     reported, holders = view.node_report(node), copies.get(bundle.id, ())
     return RingRange(
         own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""), report.state,
-        TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
+        TAKES if any(_givers(view, fragment, bundle)) else STAYS,
         round(loads.share(own), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
         report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],

@@ -87,8 +87,8 @@ class BrokerActuator:
                 if are_recorded(self._around.broker, run.id):
                     note_streams(self._around.broker, run.id, streams)
                     keep_inputs(channels, run.id, offsets)
-            case ForgetRanges():
-                forget_ranges(self._around.broker, channels, run.id, ())
+            case ForgetRanges(names):
+                forget_ranges(self._around.broker, channels, run.id, names)
             case Commit(channel, offset):
                 channels.commit(channel, run.id, offset)
             case Persist(channel):

@@ -241,7 +241,10 @@ class KeepInputs:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRanges:
-    """The fragment goes on elsewhere than behind its last batch: no copy of its state is gone on with any more."""
+    """No copy of the fragment's state is gone on with any more, so nothing is kept for one in these channels: it goes on
+    elsewhere than behind its last batch, or is removed."""
+
+    channels: tuple[str, ...] = ()
 
 
 BrokerInstruction = (

@@ -239,7 +239,7 @@ class QueryCopies:
             self._without.add(fragment.id)
 
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
-        """What is here of copies that no node is to have any more goes."""
+        """What is here of copies that no node is to have any more goes; the removal of a fragment forgets its ranges."""
         own = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in own}
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
@@ -249,10 +249,7 @@ class QueryCopies:
             if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
             self._made.pop(name, None)
-            with suppress(redis.exceptions.NoPermissionError):  # of one that was cleared away, by which it went, too
-                if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
-                    forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
-            with suppress(redis.exceptions.NoPermissionError):  # what is in the broker expires
+            with suppress(redis.exceptions.NoPermissionError):  # of one that was removed; what is in the broker expires
                 self._sender.drop(name)
 
     # -- the node that holds it ----------------------------------------------------------------------------------------
