@@ -74,7 +74,8 @@ def reported(
     for bundle in fragment.bundles:
         node, _, index = bundle.slot.partition("/")
         nodes.setdefault(node, {})[index] = SlotReport(state="running", fragments={
-            bundle.id: QueryReport(state=states.get(bundle.id, "running"), cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
+            bundle.id: QueryReport(
+                state=states.get(bundle.id, "running"), cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
     nodes.setdefault("n1", {})["99"] = SlotReport(state="running", fragments={
         "writer": QueryReport(state="running", throttled_by=f"any.0@{full}" if full else None)})
     reports = Reports({
@@ -123,7 +124,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     other = {"n1": "n2", "n2": "n1"}
     homes = {bundle.id: node_of(bundle.slot) for bundle in fragment.bundles}
     whole = {"survives": 1, "copies": 1, "copied_at_ms": 7_000}
-    copies = dict.fromkeys(homes, whole)
+    copies = {name: whole | {"held_by": (other[node],)} for name, node in homes.items()}
     holders = {name: (other[node],) for name, node in homes.items()}
     zones = {"n1": "a", "n2": "b"}
     monkeypatch.setattr(node_calls, "all_copy_holders", lambda queries, living: {
@@ -148,7 +149,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
         node = other[row["node"]]
         assert (row["holders"], row["copy_age_ms"]) == ([{"node": node, "zone": zones[node]}], 3_000)
     assert not any(row["lost"] for row in answer["losses"])
-    assert "the newest is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
+    assert "it is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
     kb = 40 * len(homes) / 10  # all of the state each ten seconds
     assert answer["one_more"].startswith(f"One more copy of it sends {kb:,.0f} kB a second at most")
 
@@ -166,7 +167,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     assert {row["node"]: row["lost"] for row in answer["losses"]} == {"n1": [without["first"]], "n2": []}
     assert f"its loss takes the state of {without['part']:.1%} of the keys" in answer["terminal"]
 
-    copies[lacking] = whole
+    copies[lacking] = whole | {"held_by": ("n2",)}
     answer = shown(silent="n1")  # what runs there is on the node of its copies alone, if n1 does not come back
     assert answer["survives"] == "does not survive the loss of a machine"
     assert {row["node"]: row["lost"] for row in answer["losses"]} == {

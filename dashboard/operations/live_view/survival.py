@@ -28,10 +28,10 @@ class DataflowSurvival(TypedDict):
     more_in_broker: MovingCount
 
 
-def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
+def survival_of(reports: Iterable[QueryReport], survives: Survival, *, copy_s: float) -> DataflowSurvival:
     """What the queries of a dataflow survive, with copies so many seconds apart."""
     known = list(reports)
-    words = least_in_words(known)
+    words = least_in_words(known, survives)
     # Of one that is not copied there would not be one more copy either.
     sizes = [report.state_kb * 1024 for report in known
              if report.state_kb is not None and (report.survives or not report.not_copied)]
@@ -40,8 +40,8 @@ def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSur
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
-def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = None) -> str:
-    """What these queries survive, behind a subject: by the one that survives least, unless more exactly known."""
+def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
+    """What these queries survive, behind a subject, and why that is less than asked for."""
     known = list(reports)
     with_copies = [report for report in known if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
@@ -49,7 +49,6 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = N
         return "is not known to survive the loss of a machine: nothing is heard of its queries"
     if least is None:
         return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
-    survives = survives or Survival(least.survives or 0, ())
     return _with_reason(survives.as_predicate(), least.not_copied, is_less=survives.machines > 0)
 
 
@@ -66,11 +65,11 @@ def _size(count: int) -> str:
     return f"{count / 1024:,.0f} kB" if count < 1 << 20 else f"{count / (1 << 20):,.1f} MB"
 
 
-def survival_in_words(report: QueryReport) -> str | None:
-    """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
+def survival_in_words(report: QueryReport, survives: Survival) -> str | None:
+    """What loss the state of a query survives, or why none; None where no copies are asked for."""
     if report.survives is None:
         return None
-    return _with_reason(str(Survival(report.survives, ())), report.not_copied, is_less=report.survives > 0)
+    return _with_reason(str(survives), report.not_copied, is_less=survives.machines > 0)
 
 
 def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
@@ -84,6 +83,9 @@ def copied(reports: Iterable[QueryReport]) -> int | None:
     return sum(1 for survives in known if survives) if known else None
 
 
-def if_lost_in_words(queries_copied: int | None, queries: int) -> str:
-    """What becomes of so many queries when their machines are lost; empty where no copies are asked for."""
-    return "" if queries_copied is None else f"{queries_copied} of {queries} queries go on elsewhere"
+def if_lost_in_words(queries_copied: int | None, queries: int, survives: str | None = None) -> str:
+    """What becomes of so many queries when their machines are lost, and what those survive that are copied; empty where
+    no copies are asked for."""
+    if queries_copied is None:
+        return ""
+    return f"{queries_copied} of {queries} queries go on elsewhere{f', at the loss of {survives}' if survives else ''}"

@@ -1,8 +1,8 @@
 """A played world of queries whose state is copied to other nodes, and whose machines die, fall silent and come back.
 
-Two queries in a row count by key; the second one reads another stream besides. A batch is a generator that stops before each change, so a machine may go at any of
-them. Channels refuse what they have, as ``workers/engine/channels/lua/write.lua`` does. Ranges are recorded and taken
-over by the scripts that run on Spark.
+Two queries in a row count by key; the second one reads another stream besides. A batch is a generator that stops before
+each change, so a machine may go at any of them. Channels refuse what they have, as
+``workers/engine/channels/lua/write.lua`` does. Ranges are recorded and taken over by the scripts that run on Spark.
 """
 
 from __future__ import annotations

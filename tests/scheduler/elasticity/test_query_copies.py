@@ -93,7 +93,7 @@ def test_a_copy_counts_when_it_is_whole_and_what_comes_next_is_there() -> None:
     old, new = BatchCopy("n2", 3, {"c": (4, 0)}), BatchCopy("n3", 5, {"c": (7, 1)})
     coming = BatchCopy("n2", 9, {"c": (9, 0)}, is_whole=False)
     stand = copied_places(own, [old, new, coming], NODES, kept_from=0)
-    assert (stand.survives, stand.freed_to) == (2, {"c": (4, 0)})
+    assert (stand.survives, stand.holders, stand.freed_to) == (2, ("n3", "n2"), {"c": (4, 0)})
     assert copy_to_go_on_with([old, new, coming], NODES, kept_from=0) == new
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=0) == old
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=5) is None

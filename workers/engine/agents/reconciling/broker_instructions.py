@@ -241,8 +241,8 @@ class KeepInputs:
 
 @dataclass(frozen=True, slots=True)
 class ForgetRanges:
-    """No copy of the fragment's state is gone on with any more, so nothing is kept for one in these channels: it goes on
-    elsewhere than behind its last batch, or is removed."""
+    """No copy of the fragment's state is gone on with any more, and nothing is kept for one in these channels: it goes
+    on elsewhere than behind its last batch, or is removed."""
 
     channels: tuple[str, ...] = ()
 

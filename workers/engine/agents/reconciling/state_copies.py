@@ -170,10 +170,11 @@ class QueryCopies:
             self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
         oldest = kept_from(self._broker, fragment.id)
         stand = copied_places(own, copies, living, kept_from=oldest)
-        newest_ms = max(report.at_ms for report in reports.values())
+        whole_ms = [reports[holder].at_ms for holder in stand.holders]
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
-            "survives": stand.survives, "copies": self._most, "copied_at_ms": newest_ms, **lacking}
+            "survives": stand.survives, "copies": self._most, "held_by": stand.holders,
+            "copied_at_ms": min(whole_ms, default=None), **lacking}
         if stand.survives:
             free_to(
                 self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
@@ -239,7 +240,7 @@ class QueryCopies:
             self._without.add(fragment.id)
 
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
-        """What is here of copies that no node is to have any more goes; the removal of a fragment forgets its ranges."""
+        """What is here of copies that no node is to have any more goes; ranges go with fragments (``removal.py``)."""
         own = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in own}
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
