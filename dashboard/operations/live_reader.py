@@ -45,9 +45,9 @@ from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.operations.live_view.state_holders import survival_now
 from dashboard.operations.live_view.survival import DataflowSurvival, copied, survival_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import QueryReport
+from scheduler.contracts.reports import QueryReport, copy_age_ms
 from scheduler.model.alternates import is_dynamic, on_in
-from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.reuse.activity import is_working
@@ -105,8 +105,10 @@ def dataflow_survival(view: View, dataflow_id: str) -> DataflowSurvival:
     queries = [
         (fragment, bundle) for fragment in view.fragments() if not running.isdisjoint(fragment.active_tasks)
         for bundle in fragment.queries if not bundle.leaving]
+    reports = [(view.bundle_report(bundle), view.node_report(node_of(bundle.slot))) for _, bundle in queries]
     return survival_of(
-        (view.bundle_report(bundle) for _, bundle in queries), survival_now(view, queries), copy_s=settings.COPY_S)
+        (report for report, _ in reports), survival_now(view, queries), copy_s=settings.COPY_S,
+        ages_ms=(copy_age_ms(report, at_ms=node.at_ms) for report, node in reports if node is not None))
 
 
 def live_part(reading: jobs.LiveReading) -> Freshness:

@@ -28,8 +28,6 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it is paused"
     if fragment.real_time:
         return "its batches stay open"
-    if fragment.threads > 1:
-        return "it has several threads"
     if fragment.alternates:
         return "it has alternates"
     if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):

@@ -18,18 +18,21 @@ class DataflowSurvival(TypedDict):
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
     elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
     (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
-    state of none is known.
+    state of none is known. ``copy_age_ms`` is how old the oldest copy is that counts; null where there is none.
     """
 
     words: str
     queries: int
     copied: int | None
+    copy_age_ms: MovingCount
     more_per_s: MovingCount
     more_in_broker: MovingCount
 
 
-def survival_of(reports: Iterable[QueryReport], survives: Survival, *, copy_s: float) -> DataflowSurvival:
-    """What the queries of a dataflow survive, with copies so many seconds apart."""
+def survival_of(
+    reports: Iterable[QueryReport], survives: Survival, *, copy_s: float, ages_ms: Iterable[int | None] = ()
+) -> DataflowSurvival:
+    """What the queries of a dataflow survive, with copies so many seconds apart, of which some are so old."""
     known = list(reports)
     words = least_in_words(known, survives)
     # Of one that is not copied there would not be one more copy either.
@@ -37,6 +40,7 @@ def survival_of(reports: Iterable[QueryReport], survives: Survival, *, copy_s: f
              if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
         words=words, queries=len(known), copied=copied(known),
+        copy_age_ms=max((age for age in ages_ms if age is not None), default=None),
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
@@ -50,6 +54,12 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
     if least is None:
         return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
     return _with_reason(survives.as_predicate(), least.not_copied, is_less=survives.machines > 0)
+
+
+def oldest_in_words(survival: DataflowSurvival) -> str:
+    """How old the oldest copy is that counts; empty where there is none."""
+    age_ms = survival["copy_age_ms"]
+    return "" if age_ms is None else f"The oldest copy is {age_ms / 1000:,.1f} s old."
 
 
 def more_in_words(survival: DataflowSurvival) -> str:

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -184,13 +185,16 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
 @pytest.mark.timeout(1_500)
 def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_notices(nodes: Hosts) -> None:
     """With the source that divides the stream, with a bundle of each, with who reads both, and with a join: of its two
-    streams one comes from each node at first."""
+    streams one comes from each node at first, and one is of two threads."""
     flow = Spread(nodes, 3, ["summed", "paired"])
+    lefts = flow.ids["lefts"]
+    flow.fragments[lefts] = replace(flow.fragments[lefts], bundles=(RunningBundle(lefts, "n1/0", 2),))
+    flow.publish()
     flow.grows()
     flow.divide([WantedBundle("n1/0", 1, 0.5), WantedBundle("n1/0", 1, 0.5)], "heavy")
     flow.is_over()
     _, second = flow.bundles()
-    others = {name: flow.fragments[name] for name in (flow.ids["summed"], flow.ids["lefts"])}
+    others = {name: flow.fragments[name] for name in (flow.ids["summed"], lefts)}
     flow.go({second.id: flow.fragments[flow.ids["heavy"]], **others}, "n2")
     assert {node_of(bundle.slot) for bundle in flow.bundles()} == set(NODES)
     for node in NODES:
