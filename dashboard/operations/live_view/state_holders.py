@@ -30,15 +30,15 @@ def copy_nodes(view: View, query: RunningBundle) -> Holders:
 
 def _all_copy_nodes(view: View) -> dict[str, Holders]:
     """By query, as its node reports it; of nodes that are silent, and agents of earlier versions, by the broker."""
-    known, asked = {}, {}
+    known, unnamed = {}, {}
     for query in (query for fragment in view.fragments() for query in fragment.queries):
         report, node = view.bundle_report(query), node_of(query.slot)
         if view.node_report(node) is None or (report.survives and not report.held_by):
-            asked[query.id] = node
+            unnamed[query.id] = node
         elif report.survives:
             known[query.id] = report.held_by
-    holders = all_copy_holders(asked) if asked else {}
-    return known | {name: tuple(node for node in nodes if node != asked[name]) for name, nodes in holders.items()}
+    holders = all_copy_holders(unnamed) if unnamed else {}
+    return known | {name: tuple(node for node in nodes if node != unnamed[name]) for name, nodes in holders.items()}
 
 
 def givers_of(view: View, fragment: Fragment, bundle: RunningBundle) -> Iterator[RunningBundle]:

@@ -53,8 +53,8 @@ class Streams:
 
     def batch(self, place: Place) -> Place:
         def end() -> Place | None:
-            asked = self.ask(place)
-            return None if asked == place else asked
+            reached = self.ask(place)
+            return None if reached == place else reached
 
         return wait_until(end, what="a batch", timeout_s=60)
 
