@@ -235,7 +235,7 @@ def test_each_node_chooses_holders_and_lets_go_of_what_somebody_went_on_with(
         return NodeStore(tmp_path / name, name).read_copy_wishes()
 
     nodes = {
-        "n1": node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", threads=2)),
+        "n1": node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", real_time=True)),
         "n2": node("n2", "a"), "n3": node("n3", "b")}
     for name in ("n2", "n3", "n1", "n2", "n3"):
         nodes[name].turn()
