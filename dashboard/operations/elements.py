@@ -17,6 +17,7 @@ from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
 from dashboard.operations.live_view.query_names import name_of_query, names_along
 from dashboard.operations.live_view.query_places import query_now
+from dashboard.operations.live_view.state_holders import survival_now
 from dashboard.operations.live_view.survival import copied, if_lost_in_words, survival_in_words
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms, copy_age_ms
@@ -39,7 +40,8 @@ class NamedQuery:
 class QueryDetail:
     """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
     ``before``: the queries whose place it took, the newest first; ``waits_because``: why it waits before it writes, in
-    a sentence, empty where it does not.
+    a sentence, empty where it does not; ``survives``: which losses its state survives, None where no copies are asked
+    for.
 
     ``traceback`` may show values of events: it is empty for whoever is of no team whose dataflow works in it, or may
     not read what leaves one of its tasks.
@@ -58,6 +60,7 @@ class QueryDetail:
     log: Sequence[Notable]
     before: Sequence[str] = ()
     waits_because: str = ""
+    survives: str | None = None
 
     @property
     def name(self) -> str:
@@ -70,7 +73,7 @@ class QueryCheckpoint:
     """A query of a dataflow, with its ``tasks`` there by name, and how its checkpoint stands: about how much state it
     has, how long its newest batch took to write offsets, commits and state, how long ago that was (both in ms), how
     often it was started anew, and how often it failed since it last worked; and what its state `survives`, in words,
-    with how old the newest copy is (ms). None where that is not known."""
+    with how old the oldest of its copies is (ms). None where that is not known."""
 
     id: str
     tasks: str
@@ -141,7 +144,7 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
         list(zip(fragment.active_tasks, names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before,
-        waits_because(view, fragment, report))
+        waits_because(view, fragment, report), survival_in_words(report, survival_now(view, [(fragment, bundle)])))
 
 
 def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]:
@@ -151,19 +154,20 @@ def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]
     entry = view.estate.submitted.get(key)
     named = {running: name for name, running in entry.running.items()} if entry else {}
     return [
-        _checkpoint_of(view, bundle, " → ".join(named[task] for task in fragment.active_tasks if task in named))
+        _checkpoint_of(
+            view, fragment, bundle, " → ".join(named[task] for task in fragment.active_tasks if task in named))
         for fragment in view.fragments() if not named.keys().isdisjoint(fragment.active_tasks)
         for bundle in fragment.queries]
 
 
-def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckpoint:
+def _checkpoint_of(view: View, fragment: Fragment, bundle: RunningBundle, tasks: str) -> QueryCheckpoint:
     report, node = view.bundle_report(bundle), view.node_report(node_of(bundle.slot))
     phases = report.phases_ms
     commit_ms = phases.get("logging", 0) + phases.get("committing", 0) if phases else None
     return QueryCheckpoint(
         bundle.id, tasks, report.state_kb, commit_ms,
         checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures,
-        survival_in_words(report),
+        survival_in_words(report, survival_now(view, [(fragment, bundle)])),
         copy_age_ms(report, at_ms=node.at_ms) if node is not None else None)
 
 

@@ -5,24 +5,22 @@ One document for the page *Ring*, the API and ``./weir ring``.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from django.conf import settings
 
-from dashboard import node_calls
 from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_view import View, view_for
-from dashboard.operations.live_view.going_on import all_copy_holders
 from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
+from dashboard.operations.live_view.state_holders import copy_nodes, givers_of, states_of, survival_now, zones
 from dashboard.operations.live_view.survival import least_in_words, more_in_words, survival_of
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import copy_age_ms
-from scheduler.elasticity.copied_queries import CHANGING_HANDS
-from scheduler.elasticity.copies import BundleHome, lost_with, survival
+from scheduler.elasticity.copies import lost_with
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.key_loads import KeyLoads
@@ -50,7 +48,7 @@ class RingRange:
     takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
     ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its
     bundle busy. ``holders`` have copies of its state from which its bundle could go on now, the newest first;
-    ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are fewer than asked for.
+    ``copy_age_ms`` is how old the oldest is, and ``not_copied`` why there are fewer than asked for.
     """
 
     first: int
@@ -164,60 +162,37 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     bundles = {bundle.part: bundle for bundle in fragment.bundles}
     working = [bundle for bundle in fragment.bundles if not bundle.leaving]
     reports = [view.bundle_report(bundle) for bundle in working]
-    by, zones, copies = key_columns(view.estate, fragment), node_calls.zones(), _copies(view, working)
+    by, zone_of = key_columns(view.estate, fragment), zones(view)
     ring, hot = fragment.ring(by), hot_bundles(view, fragment, loads)
     ranges = [
-        _range(view, fragment, piece, bundles[piece.bundle], zones, copies, loads, hot) for piece in ring.ranges]
-    held = dict(
-        state for piece in ranges for state in _held(view, fragment, piece, bundles[ring.owner(piece.first)]))
-    homes = {node: BundleHome(node, zones.get(node, "")) for nodes in held.values() for node in nodes}
+        _range(view, fragment, piece, bundles[piece.bundle], zone_of, loads, hot) for piece in ring.ranges]
+    held = {
+        (piece.first, name): nodes for piece in ranges
+        for name, nodes in states_of(view, fragment, bundles[ring.owner(piece.first)]).items()}
+    survives = survival_now(view, ((fragment, bundle) for bundle in working))
     is_own = any(user["id"] in view.own for user in users) and may_read_all(viewer, view.estate, [task])
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,
-        least_in_words(reports, survival(held, homes)), more_in_words(survival_of(reports, copy_s=settings.COPY_S)),
+        least_in_words(reports, survives), more_in_words(survival_of(reports, survives, copy_s=settings.COPY_S)),
         ranges,
         [LeavingBundle(bundle.id, bundle.slot, view.bundle_report(bundle).state, _heirs(fragment, bundle))
          for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
         [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),
                  list(key_in_words(key.text)) if is_own else None) for key in frequent],
-        _losses(ranges, held, zones), users)
-
-
-def _copies(view: View, bundles: Iterable[RunningBundle]) -> dict[str, tuple[str, ...]]:
-    """By query: the nodes from whose copy it would go on; of none that says that its copies do not count now."""
-    holders = all_copy_holders(bundle.id for bundle in bundles)
-    return {
-        bundle.id: tuple(node for node in holders.get(bundle.id, ()) if node != node_of(bundle.slot))
-        for bundle in bundles
-        if view.bundle_report(bundle).survives or view.node_report(node_of(bundle.slot)) is None}
-
-
-def _held(
-    view: View, fragment: Fragment, piece: RingRange, bundle: RunningBundle
-) -> Iterator[tuple[State, tuple[str, ...]]]:
-    """The states that a range needs, each with the nodes that have it: its bundle's, and without a copy of that those
-    of bundles that have not given all of its keys away yet. A silent node counts only where no other has it."""
-    holders = tuple(holder.node for holder in piece.holders)
-    is_silent = view.node_report(piece.node) is None
-    yield (piece.first, bundle.id), holders if holders and is_silent else (piece.node, *holders)
-    for giver in fragment.before(bundle) if not holders else ():
-        if giver.id not in view.reading.reports.left and (
-                giver.leaving or view.bundle_report(giver).not_copied == CHANGING_HANDS):
-            yield (piece.first, giver.id), (node_of(giver.slot),)
+        _losses(ranges, held, zone_of), users)
 
 
 def _range(
     view: View, fragment: Fragment, piece: KeyRange, bundle: RunningBundle, zones: Mapping[str, str],
-    copies: Mapping[str, Sequence[str]], loads: KeyLoads | None, hot: Container[str],
+    loads: KeyLoads | None, hot: Container[str],
 ) -> RingRange:
-    report, flows, left = view.bundle_report(bundle), view.reading.flows, view.reading.reports.left
+    report, flows = view.bundle_report(bundle), view.reading.flows
     node = node_of(bundle.slot)
-    reported, holders = view.node_report(node), copies.get(bundle.id, ())
+    reported, holders = view.node_report(node), copy_nodes(view, bundle)
     return RingRange(
         piece.token, piece.size, piece.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""),
-        report.state,
-        TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
+        report.state, TAKES if any(givers_of(view, fragment, bundle)) else STAYS,
         round(loads.share(piece), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
         report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],

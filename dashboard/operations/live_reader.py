@@ -42,11 +42,12 @@ from dashboard.operations.live_view.live_documents import (
 )
 from dashboard.operations.live_view.live_sources import sources_of
 from dashboard.operations.live_view.sink_statuses import sinks_of
+from dashboard.operations.live_view.state_holders import survival_now
 from dashboard.operations.live_view.survival import DataflowSurvival, copied, survival_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import QueryReport
+from scheduler.contracts.reports import QueryReport, copy_age_ms
 from scheduler.model.alternates import is_dynamic, on_in
-from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.reuse.activity import is_working
@@ -101,9 +102,13 @@ def dataflow_survival(view: View, dataflow_id: str) -> DataflowSurvival:
     """Which losses of machines the queries that a dataflow works in survive."""
     submitted = view.estate.submitted.get(dataflow_id) if dataflow_id in view.records else None
     running = set(submitted.running.values()) if submitted else set()
+    queries = [
+        (fragment, bundle) for fragment in view.fragments() if not running.isdisjoint(fragment.active_tasks)
+        for bundle in fragment.queries if not bundle.leaving]
+    reports = [(view.bundle_report(bundle), view.node_report(node_of(bundle.slot))) for _, bundle in queries]
     return survival_of(
-        (view.bundle_report(bundle) for fragment in view.fragments() if not running.isdisjoint(fragment.active_tasks)
-         for bundle in fragment.queries if not bundle.leaving), copy_s=settings.COPY_S)
+        (report for report, _ in reports), survival_now(view, queries), copy_s=settings.COPY_S,
+        ages_ms=(copy_age_ms(report, at_ms=node.at_ms) for report, node in reports if node is not None))
 
 
 def live_part(reading: jobs.LiveReading) -> Freshness:
@@ -122,9 +127,13 @@ def _node(view: View, name: str) -> EstateNode:
 
 def _counts(view: View) -> EstateCounts:
     sources, sinks = sources_and_sinks(view, view.tasks)
-    reports = [view.bundle_report(bundle) for fragment in view.fragments() for bundle in fragment.queries]
+    queries = [(fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries]
+    reports = [view.bundle_report(bundle) for _, bundle in queries]
+    count = copied(reports)
+    with_copies = [query for query, report in zip(queries, reports, strict=True) if report.survives] if count else []
     return EstateCounts(
-        queries=len(reports), copied=copied(reports), submitted=len(view.records),
+        queries=len(reports), copied=count,
+        survives=str(survival_now(view, with_copies)) if with_copies else None, submitted=len(view.records),
         running_tasks=sum(1 for task in view.tasks if is_working(view.estate, task)),
         without_reuse=sum(
             len(view.estate.submitted[key].running) for key in view.records if not view.estate.submitted[key].paused),

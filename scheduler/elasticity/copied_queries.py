@@ -28,12 +28,8 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it is paused"
     if fragment.real_time:
         return "its batches stay open"
-    if fragment.threads > 1:
-        return "it has several threads"
     if fragment.alternates:
         return "it has alternates"
-    if len(fragment.streams) > 1:
-        return "it reads several streams"
     if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
         return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):

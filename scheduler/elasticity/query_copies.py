@@ -48,16 +48,21 @@ class BatchCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPlaces:
-    """How many machines' simultaneous loss a query survives, and up to which entry each of its inputs may be freed.
+    """The ``holders`` whose copies count, the newest first, and up to which entry each input of the query may be freed.
 
     Once that is done, copies of batches before ``kept_from`` count no more. Channels that are not ``needed`` were read
     to their end, and left out since: nothing has to be kept there.
     """
 
-    survives: int
+    holders: tuple[str, ...]
     freed_to: Mapping[str, Entry]
     kept_from: int
     needed: frozenset[str]
+
+    @property
+    def survives(self) -> int:
+        """How many machines' simultaneous loss the query survives."""
+        return len(self.holders)
 
 
 def choose_holders(
@@ -130,11 +135,12 @@ def copied_places(
     kept_from : int
         The oldest batch that was left when something was freed last; 0 before that.
     """
-    counting = counting_copies(copies, set(living) - {query.holder}, kept_from=kept_from).values()
+    by_holder = counting_copies(copies, set(living) - {query.holder}, kept_from=kept_from)
+    counting = by_holder.values()
     all_ = [query, *counting]
     shared = set(query.places).intersection(*(copy.places for copy in counting)) if counting else set()
     return CopiedPlaces(
-        len(counting), {channel: min(copy.places[channel] for copy in all_) for channel in sorted(shared)},
+        tuple(by_holder), {channel: min(copy.places[channel] for copy in all_) for channel in sorted(shared)},
         max(kept_from, min(copy.batch for copy in all_)) if counting else kept_from,
         frozenset(channel for copy in all_ for channel in copy.places))
 

@@ -340,7 +340,7 @@ def _line(count: str, copies: int, turns: Sequence[CountingRun], base: Sequence[
     return {
         "count": count, "copies": copies, "rounds": len(turns), "state, KB": max(run.state_kb for run in turns),
         "words a core-second": round(median(rates)), "least": round(min(rates)), "most": round(max(rates)),
-        "less": less if not copies or all(run.whole for run in turns) else None,  # none was made that could cost anything
+        "less": less if not copies or all(run.whole for run in turns) else None,  # none was made that costs anything
         "with holders and broker": round(median(run.words / (run.cpu_s + run.other_cpu_s) for run in turns)),
         "copies a core-second": round(median(run.whole / run.cpu_s for run in turns), 1),
         "counts compared": sum(run.rows for run in turns)}

@@ -19,7 +19,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
 from dashboard.operations.estate_store import readable
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.key_rings import ring_of
+from dashboard.operations.key_rings import TAKES, ring_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.services import register_node
 from dashboard.pages.ring_drawing import arcs_of
@@ -27,14 +27,14 @@ from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.schedules.comparison import changes
 from dashboard.teams.permissions import viewer_of
-from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.contracts.reports import LEFT, NodeReport, QueryReport, Reports, SlotReport
 from scheduler.elasticity.copied_queries import CHANGING_HANDS
 from scheduler.enactment import parts_of
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
 from scheduler.reuse.division import is_cut_so
-from tests.dashboard.building import World
+from tests.dashboard.building import World, approved
 from tests.dashboard.schedules import at, rescheduled
 from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
 from tests.pages.markup import Markup, assert_sound
@@ -66,15 +66,16 @@ def record(keyed: World, monkeypatch: pytest.MonkeyPatch) -> DataflowRecord:  # 
 def reported(
     monkeypatch: pytest.MonkeyPatch, fragment: Fragment, *, full: str = "", cpu: float = 0.95,
     copies: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-    silent: str = "",
+    silent: str = "", states: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Every bundle of a fragment runs, with 40 kB of state each, and tells of its copies; its writer waits for one of
-    them; of one node nothing is heard."""
+    """Every bundle of a fragment runs, or is in one of these states, with 40 kB of state each, and tells of its copies;
+    its writer waits for one of them; of one node nothing is heard."""
     nodes: dict[str, dict[str, SlotReport]] = {}
     for bundle in fragment.bundles:
         node, _, index = bundle.slot.partition("/")
         nodes.setdefault(node, {})[index] = SlotReport(state="running", fragments={
-            bundle.id: QueryReport(state="running", cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
+            bundle.id: QueryReport(
+                state=states.get(bundle.id, "running"), cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
     nodes.setdefault("n1", {})["99"] = SlotReport(state="running", fragments={
         "writer": QueryReport(state="running", throttled_by=f"any.0@{full}" if full else None)})
     reports = Reports({
@@ -123,7 +124,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     other = {"n1": "n2", "n2": "n1"}
     homes = {bundle.id: node_of(bundle.slot) for bundle in fragment.bundles}
     whole = {"survives": 1, "copies": 1, "copied_at_ms": 7_000}
-    copies = dict.fromkeys(homes, whole)
+    copies = {name: whole | {"held_by": (other[node],)} for name, node in homes.items()}
     holders = {name: (other[node],) for name, node in homes.items()}
     zones = {"n1": "a", "n2": "b"}
     monkeypatch.setattr(node_calls, "all_copy_holders", lambda queries, living: {
@@ -148,7 +149,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
         node = other[row["node"]]
         assert (row["holders"], row["copy_age_ms"]) == ([{"node": node, "zone": zones[node]}], 3_000)
     assert not any(row["lost"] for row in answer["losses"])
-    assert "the newest is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
+    assert "it is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
     kb = 40 * len(homes) / 10  # all of the state each ten seconds
     assert answer["one_more"].startswith(f"One more copy of it sends {kb:,.0f} kB a second at most")
 
@@ -166,11 +167,34 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     assert {row["node"]: row["lost"] for row in answer["losses"]} == {"n1": [without["first"]], "n2": []}
     assert f"its loss takes the state of {without['part']:.1%} of the keys" in answer["terminal"]
 
-    copies[lacking] = whole
+    copies[lacking] = whole | {"held_by": ("n2",)}
     answer = shown(silent="n1")  # what runs there is on the node of its copies alone, if n1 does not come back
     assert answer["survives"] == "does not survive the loss of a machine"
     assert {row["node"]: row["lost"] for row in answer["losses"]} == {
         "n1": [], "n2": [row["first"] for row in answer["ranges"] if row["node"] == "n1"]}
+
+
+def test_a_bundle_takes_keys_until_it_has_begun_and_those_that_leave_have_left(
+    keyed: World, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """Who gives keys away and works on never leaves."""
+    record = run(keyed, 30)
+    approved(rescheduled(keyed, record, at(50)), keyed.ana)
+    fragment = mean(record)
+    givers = {bundle.id: fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving}
+    leaving = {bundle.id for bundle in fragment.bundles if bundle.leaving}
+    takers = {name for name, before in givers.items() if before}
+    assert any(not giver.leaving for before in givers.values() for giver in before) and takers != set(givers)
+
+    def taking(states: Mapping[str, str]) -> set[str]:
+        reported(monkeypatch, fragment, states=states)
+        return {own.bundle for own in ring_of(viewer_of(keyed.carla), fragment.tasks[0]).ranges if own.change == TAKES}
+
+    left = dict.fromkeys(leaving, LEFT)
+    assert taking(dict.fromkeys(takers, "starting")) == takers
+    assert taking(left | dict.fromkeys(takers, "waiting")) == {
+        name for name in takers if any(not giver.leaving for giver in givers[name])}
+    assert taking(left) == set()
 
 
 def test_keys_are_named_to_their_own_teams_only(

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
-from dashboard import jobs
+from dashboard import jobs, node_calls
 from dashboard.approvals.drains import outgoing_of
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.services import prepare_proposal
@@ -203,15 +203,23 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
         return tuple(client.get(path).text for path in paths)
 
     client.force_login(world.root)
-    dataflow, of_query, node, estate = shown(survives=1, copied_at_ms=2_000, state_kb=3_000)
+    dataflow, of_query, node, estate = shown(survives=1, held_by=["n2"], copied_at_ms=2_000, state_kb=3_000)
     survival = live_dataflow(viewer_of(world.root), record.pk)["survival"]
     assert (survival["words"], survival["more_per_s"], survival["more_in_broker"]) == (
         "survives the loss of any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
     compare = client.get(f"/dataflows/{record.pk}/schedule").text
     assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare))
-    assert "any one machine" in dataflow and "newest copy" in dataflow and "any one machine" in of_query
+    assert "any one machine" in dataflow and "The oldest copy is 8.0 s old." in dataflow
+    assert "any one machine" in of_query
     assert "1 of 1 queries go on elsewhere" in node and "1 of 1<span" in estate
-    dataflow, *pages = shown(survives=1, copies=2, copied_at_ms=2_000, not_copied=TOO_FEW_NODES)
+    assert "The state of 1 of 1 queries survives the loss of any one machine." in estate
+    monkeypatch.setattr(node_calls, "zones", lambda: {"n1": "a", "n2": "b"})
+    words = "any one machine, or zone a, or zone b"
+    assert all(words in page for page in (*shown(survives=1, held_by=["n2"])[:2], shown(survives=1, held_by=["n2"])[3]))
+    assert words in client.get(f"/dataflows/{record.pk}/schedule").text, "one function says it on every page"
+    monkeypatch.setattr(node_calls, "zones", dict)
+    dataflow, *pages = shown(
+        survives=1, copies=2, held_by=["n2"], copied_at_ms=2_000, not_copied=TOO_FEW_NODES)
     assert "survives the loss of any one machine, fewer than asked for: there are too few other nodes." in dataflow
     finding = "1 of 1 queries on n1 have fewer copies of their state than asked for: there are too few other nodes."
     assert all(finding in page for page in (dataflow, *pages[1:]))

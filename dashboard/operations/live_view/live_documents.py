@@ -148,6 +148,7 @@ class EstateCounts(EventRates):
     (``without_reuse``).
 
     ``copied`` counts queries that go on elsewhere where their machine is lost; null where no copies are asked for.
+    ``survives`` says which losses at once those survive, as "any one machine, or zone b"; null where there are none.
     """
 
     submitted: int
@@ -155,6 +156,7 @@ class EstateCounts(EventRates):
     without_reuse: int
     queries: int
     copied: int | None
+    survives: str | None
 
 
 class SpareDriver(TypedDict):

@@ -18,30 +18,34 @@ class DataflowSurvival(TypedDict):
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
     elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
     (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
-    state of none is known.
+    state of none is known. ``copy_age_ms`` is how old the oldest copy is that counts; null where there is none.
     """
 
     words: str
     queries: int
     copied: int | None
+    copy_age_ms: MovingCount
     more_per_s: MovingCount
     more_in_broker: MovingCount
 
 
-def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
-    """What the queries of a dataflow survive, with copies so many seconds apart."""
+def survival_of(
+    reports: Iterable[QueryReport], survives: Survival, *, copy_s: float, ages_ms: Iterable[int | None] = ()
+) -> DataflowSurvival:
+    """What the queries of a dataflow survive, with copies so many seconds apart, of which some are so old."""
     listed = list(reports)
-    words = least_in_words(listed)
+    words = least_in_words(listed, survives)
     # Of one that is not copied there would not be one more copy either.
     sizes = [report.state_kb * 1024 for report in listed
              if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
         words=words, queries=len(listed), copied=copied(listed),
+        copy_age_ms=max((age for age in ages_ms if age is not None), default=None),
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
-def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = None) -> str:
-    """What these queries survive, behind a subject: by the one that survives least, unless more exactly known."""
+def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
+    """What these queries survive, behind a subject, and why that is less than asked for."""
     listed = list(reports)
     with_copies = [report for report in listed if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
@@ -49,8 +53,13 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = N
         return "is not known to survive the loss of a machine: nothing is heard of its queries"
     if least is None:
         return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
-    survives = survives or Survival(least.survives or 0, ())
     return _with_reason(survives.as_predicate(), least.not_copied, is_less=survives.machines > 0)
+
+
+def oldest_in_words(survival: DataflowSurvival) -> str:
+    """How old the oldest copy is that counts; empty where there is none."""
+    age_ms = survival["copy_age_ms"]
+    return "" if age_ms is None else f"The oldest copy is {age_ms / 1000:,.1f} s old."
 
 
 def more_in_words(survival: DataflowSurvival) -> str:
@@ -66,11 +75,11 @@ def _size(count: int) -> str:
     return f"{count / 1024:,.0f} kB" if count < 1 << 20 else f"{count / (1 << 20):,.1f} MB"
 
 
-def survival_in_words(report: QueryReport) -> str | None:
-    """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
+def survival_in_words(report: QueryReport, survives: Survival) -> str | None:
+    """What loss the state of a query survives, or why none; None where no copies are asked for."""
     if report.survives is None:
         return None
-    return _with_reason(str(Survival(report.survives, ())), report.not_copied, is_less=report.survives > 0)
+    return _with_reason(str(survives), report.not_copied, is_less=survives.machines > 0)
 
 
 def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
@@ -84,6 +93,9 @@ def copied(reports: Iterable[QueryReport]) -> int | None:
     return sum(1 for survives in survivals if survives) if survivals else None
 
 
-def if_lost_in_words(queries_copied: int | None, queries: int) -> str:
-    """What becomes of so many queries when their machines are lost; empty where no copies are asked for."""
-    return "" if queries_copied is None else f"{queries_copied} of {queries} queries go on elsewhere"
+def if_lost_in_words(queries_copied: int | None, queries: int, survives: str | None = None) -> str:
+    """What becomes of so many queries when their machines are lost, and what those survive that are copied; empty where
+    no copies are asked for."""
+    if queries_copied is None:
+        return ""
+    return f"{queries_copied} of {queries} queries go on elsewhere{f', at the loss of {survives}' if survives else ''}"

@@ -32,7 +32,7 @@ from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_view.dynamic_reader import dynamic_tasks
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP, SILENT_SOURCE
-from dashboard.operations.live_view.survival import more_in_words
+from dashboard.operations.live_view.survival import more_in_words, oldest_in_words
 from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
@@ -156,7 +156,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": brought_along(_graph_as_it_runs(graph, live)), "site": request.build_absolute_uri("/").rstrip("/"),
         "queries": queries, "survives": any(query.survives for query in queries),
-        "one_more": more_in_words(live["survival"]),
+        "oldest_copy": oldest_in_words(live["survival"]), "one_more": more_in_words(live["survival"]),
         **_outputs(request, record, live),
         "document": catalog.current_version(record), "proposals": proposals,
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],

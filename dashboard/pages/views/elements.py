@@ -20,7 +20,6 @@ from dashboard.operations.diagnosis.problems import problems as problems_of
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, verdict
 from dashboard.operations.live_view.query_names import names_of_queries
-from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
@@ -40,8 +39,7 @@ def query(request: HttpRequest, query_id: str) -> HttpResponse:
     shown = parts.query_of(request.viewer, query_id)
     return render(request, "elements/query.html", {
         "query": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
-        "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot),
-        "survives": survival_in_words(shown.report)})
+        "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot)})
 
 
 @require_safe

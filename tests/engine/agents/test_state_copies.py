@@ -65,10 +65,10 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({}, ""),
     ({"active": 0}, "paused"),
     ({"real_time": True}, "open"),
-    ({"threads": 2}, "threads"),
+    ({"threads": 2}, ""),
     ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, ""),
     ({"key_ranges": ((0, 9),), "routes": {0: {"f1-7": {"f1-7": 1.0}}}}, ""),
-    ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, "several streams"),
+    ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, ""),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, ""),
     ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
     ({"alternates": {0: "a"}}, "alternates"),
@@ -235,7 +235,7 @@ def test_each_node_chooses_holders_and_lets_go_of_what_somebody_went_on_with(
         return NodeStore(tmp_path / name, name).read_copy_wishes()
 
     nodes = {
-        "n1": node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", threads=2)),
+        "n1": node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", real_time=True)),
         "n2": node("n2", "a"), "n3": node("n3", "b")}
     for name in ("n2", "n3", "n1", "n2", "n3"):
         nodes[name].turn()
@@ -310,7 +310,7 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     holder.turn()
     assert whole().places == {"f1-0.0": (2, 0)} and whole().bases == {"f1-1.0": 1}
     assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id) == {
-        "survives": 1, "copies": 1, "copied_at_ms": holder.now_ms}
+        "survives": 1, "copies": 1, "held_by": ("n2",), "copied_at_ms": holder.now_ms}
     owner.has_done(1, '{"f1-0.0":"5-0"}')
     assert owner.turn(BEFORE) == [], "not before its time"
     assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
@@ -328,7 +328,7 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
         owner.copies.turn(
             DesiredState(slots={"0": WantedSlot((BEFORE, heir))}),
             {BEFORE.id: Actual(BEFORE.id, FragmentState.RUNNING)}, ())
-        assert owner.copies.told(BEFORE.id) == {"copies": 1, "copied_at_ms": holder.now_ms, **expected}
+        assert owner.copies.told(BEFORE.id).items() >= {"held_by": ("n2",), **expected}.items()
         owner.store.record_begun(heir.id, RestorePoint())
     shared = replace(BEFORE, inputs=(replace(BEFORE.inputs[0], shared=True),))
     broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")

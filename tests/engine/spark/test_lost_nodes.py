@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,17 +89,18 @@ def lose(hosts: Hosts, node: str, *, with_disk: bool = True) -> None:
 
 
 class Spread(KeyedFlow):
-    """A task that is divided by key, whose bundles come to be on two nodes."""
+    """A task that is divided by key, whose bundles come to be on two nodes, and whoever else reads the same."""
 
     def slot(self) -> str:
         return "n1/0"
 
     def rows(self, output: str) -> list:
-        return self.rig.events(self.output)
+        return self.rig.events(self.channels[output])
 
     @property
-    def output(self) -> str:
-        return self.__dict__.setdefault("_output", f"{self.ids['summed']}.0")
+    def channels(self) -> dict[str, str]:
+        """Where outputs are, whoever goes on with them."""
+        return self.__dict__.setdefault("_channels", {output: f"{self.ids[output]}.0" for output in self.outputs})
 
     def on(self, node: str) -> dict[str, Fragment]:
         """The queries on a node, and the fragment of each."""
@@ -110,9 +112,9 @@ class Spread(KeyedFlow):
 
     def go(self, queries: dict[str, Fragment], node: str) -> None:
         """These go on in the slot of that node, by one plan."""
-        self.output  # noqa: B018  it keeps its channel, whoever writes there
+        self.channels  # noqa: B018  as they are before
         slots = dict.fromkeys(queries, f"{node}/0")
-        change = moved_in(self.estate(), slots, outputs={"summed"}, homes=queries)
+        change = moved_in(self.estate(), slots, outputs=set(self.outputs), homes=queries)
         for name in change.before.keys() - change.after.keys():
             heir = next(after for after in change.after.values() if name in after.inherits)
             self.ids = {task: heir.id if bundle == name else bundle for task, bundle in self.ids.items()}
@@ -191,19 +193,23 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
 
 @pytest.mark.timeout(1_500)
 def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_notices(nodes: Hosts) -> None:
-    """With the source that divides the stream, with a bundle of each, and with who reads both."""
-    flow = Spread(nodes, 3, ["summed"])
+    """With the source that divides the stream, with a bundle of each, with who reads both, and with a join: of its two
+    streams one comes from each node at first, and one is of two threads."""
+    flow = Spread(nodes, 3, ["summed", "paired"])
+    lefts = flow.ids["lefts"]
+    flow.fragments[lefts] = replace(flow.fragments[lefts], bundles=(RunningBundle(lefts, "n1/0", 2),))
+    flow.publish()
     flow.grows()
     flow.divide([WantedBundle("n1/0", 1, 0.5), WantedBundle("n1/0", 1, 0.5)], "heavy")
     flow.is_over()
     flow.grows()  # who reads both does so by now
     _, second = flow.bundles()
-    reader = flow.ids["summed"]
-    flow.go({second.id: flow.fragments[flow.ids["heavy"]], reader: flow.fragments[reader]}, "n2")
+    others = {name: flow.fragments[name] for name in (flow.ids["summed"], lefts)}
+    flow.go({second.id: flow.fragments[flow.ids["heavy"]], **others}, "n2")
     assert {node_of(bundle.slot) for bundle in flow.bundles()} == set(NODES)
     for node in NODES:
         queries = flow.on(node)
-        assert len(queries) == (2 if node == "n1" else 4)
+        assert len(queries) == (5 if node == "n1" else 8)
         flow.grows()
         are_copied(nodes, list(queries), other_than(node))
         are_copied(nodes, list(queries), other_than(node))  # what is new since, too

@@ -1,13 +1,13 @@
 """A played world of queries whose state is copied to other nodes, and whose machines die, fall silent and come back.
 
-Two queries in a row count by key. A batch is a generator that stops before each change, so a machine may go at any of
-them. Channels refuse what they have, as ``workers/engine/channels/lua/write.lua`` does. Ranges are recorded and taken
-over by the scripts that run on Spark.
+Two queries in a row count by key; the second one reads another stream besides. A batch is a generator that stops before
+each change, so a machine may go at any of them. Channels refuse what they have, as
+``workers/engine/channels/lua/write.lua`` does. Ranges are recorded and taken over by the scripts that run on Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -34,12 +34,23 @@ from ...engine.channels.played_redis import PlayedRedis
 Event = tuple[str, int]
 NODES = {"n1": "a", "n2": "b", "n3": "a", "n4": "b", "n5": "c"}  # zones by name
 EVENTS: tuple[Event, ...] = tuple(("abc"[n % 7 % 3], n) for n in range(40))
+OTHERS: tuple[Event, ...] = tuple(("xy"[n % 3 % 2], n) for n in range(15))  # of the second stream
+COUNT = "count"  # of all events that came to a query, in its state
+MOST = 1_000  # of these
 _BEGINNING: Entry = (0, 0)
 
 
 def copy_to_go_on_with(copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int) -> BatchCopy | None:
     """The newest copy that counts; None where the state is lost."""
     return next(iter(counting_copies(copies, living, kept_from=kept_from).values()), None)
+
+
+def sums_by_key(events: Iterable[Event]) -> dict[str, list[int]]:
+    """The sums of each key in their order, however streams came together."""
+    sums: dict[str, list[int]] = {}
+    for key, number in events:
+        sums.setdefault(key, []).append(number // MOST)
+    return sums
 
 
 class Wrong(Exception):
@@ -87,7 +98,7 @@ class Run:
     node: str
     token: int
     batch: int
-    place: Entry
+    place: Mapping[str, Entry]  # by channel
     counts: dict[str, int]
     steps: Iterator[None] = field(default_factory=lambda: iter(()))
     is_dead: bool = False  # its machine is gone, not merely silent
@@ -119,19 +130,22 @@ class CopiedWorld:
         r: nodes that are to hold each query's state.
     """
 
-    inputs, outputs = {"f1": "in", "f2": "f1.0"}, {"f1": "f1.0", "f2": "f2.0"}
+    inputs, outputs = {"f1": ("in",), "f2": ("f1.0", "other")}, {"f1": "f1.0", "f2": "f2.0"}
 
     def __init__(self, chance: Random, *, copies: int, faults: Faults | None = None) -> None:
         self.chance, self.copies, self.faults = chance, copies, faults or Faults()
-        self.channels = {name: Channel() for name in ("in", "f1.0", "f2.0")}
-        for number, event in enumerate(EVENTS):
-            self.channels["in"].write((1, number), (event,))
+        self.channels = {name: Channel() for name in ("in", "other", "f1.0", "f2.0")}
+        for name, events in (("in", EVENTS), ("other", OTHERS)):
+            for number, event in enumerate(events):
+                self.channels[name].write((1, number), (event,))
         self.broker = PlayedRedis()
         self.registry = Channels(self.broker)
         self.tokens = dict.fromkeys(self.inputs, 1)
         self.living = set(NODES)
         self.disks: dict[str, dict[str, list[tuple[BatchCopy, dict[str, int]]]]] = {node: {} for node in NODES}
-        self.runs = {query: Run(query, node, 1, 0, _BEGINNING, {}) for query, node in (("f1", "n1"), ("f2", "n2"))}
+        self.runs = {
+            query: Run(query, node, 1, 0, dict.fromkeys(self.inputs[query], _BEGINNING), {})
+            for query, node in (("f1", "n1"), ("f2", "n2"))}
         for run in self.runs.values():
             begin_ranges(self.broker, self.registry, run.id, self._place(run), {})
         self.overtaken: list[Run] = []  # that do not know it yet
@@ -144,9 +158,9 @@ class CopiedWorld:
 
     def stand(self, query: str) -> CopiedPlaces:
         run = self.runs[query]
-        query_copy = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
+        query_copy = BatchCopy(run.node, run.batch, run.place)
         if not self.faults.counts_the_querys_own_place:
-            query_copy = replace(query_copy, places={self.inputs[query]: (10**6, 0)})
+            query_copy = replace(query_copy, places=dict.fromkeys(run.place, (10**6, 0)))
         return copied_places(query_copy, self.copies_of(query), self.living, kept_from=self._kept_from(query))
 
     def survives(self) -> int:
@@ -158,7 +172,7 @@ class CopiedWorld:
         nodes = {node: HoldingNode(NODES[node], 10**9) for node in self.living}
         chosen = choose_holders({run.query: CopiedQuery(run.node, 1, held)}, nodes, copies=self.copies)
         for node in chosen[run.query]:
-            copy = BatchCopy(node, run.batch, {self.inputs[run.query]: run.place}, is_whole=False)
+            copy = BatchCopy(node, run.batch, run.place, is_whole=False)
             counts = dict(run.counts)
             if not self.faults.waits_until_copies_are_whole:
                 copy, counts = replace(copy, is_whole=True), {}
@@ -178,14 +192,13 @@ class CopiedWorld:
 
     def free(self, query: str) -> None:
         """Free what no copy of the query needs any more; ranges before that are forgotten."""
-        channel, stand = self.inputs[query], self.stand(query)
-        entry = stand.freed_to.get(channel, _BEGINNING)
-        if not self.faults.frees_behind_copies_only:
-            entry = self.runs[query].place
-        self.channels[channel].free(entry)
+        stand, names = self.stand(query), self.inputs[query]
+        places = stand.freed_to if self.faults.frees_behind_copies_only else self.runs[query].place
+        for name in names:
+            self.channels[name].free(places.get(name, _BEGINNING))
         free_to(
-            self.broker, self.registry, self.runs[query].id, {channel: self.channels[channel].freed},
-            kept_from=stand.kept_from, needed={channel})
+            self.broker, self.registry, self.runs[query].id, {name: self.channels[name].freed for name in names},
+            kept_from=stand.kept_from, needed=set(names))
 
     def take_over(self, query: str) -> None:
         """Go on with a query whose node does not answer, at a holder."""
@@ -200,7 +213,7 @@ class CopiedWorld:
         if not before.is_dead:
             self.overtaken.append(before)
         run = self.runs[query] = Run(
-            query, copy.holder, self.tokens[query], copy.batch, copy.places[self.inputs[query]], counts)
+            query, copy.holder, self.tokens[query], copy.batch, copy.places, counts)
         if self.faults.takes_ranges:
             assert take_ranges(self.broker, before.id, run.id)
 
@@ -246,15 +259,16 @@ class CopiedWorld:
             case "back":
                 self.living |= {self.chance.choice(sorted(NODES))} - self._lost()
 
-    def finish(self) -> tuple[Event, ...]:
-        """Nothing dies any more: all that the last query gave."""
+    def finish(self) -> dict[str, list[int]]:
+        """Nothing dies any more: all sums that the last query gave, by key."""
         self.living = set(NODES) - self._lost()
         for query in self.inputs:
             self.take_over(query)
-        while any(self.channels[self.inputs[run.query]].after(run.place) for run in self.runs.values()):
+        while any(self.channels[name].after(run.place[name])
+                  for run in self.runs.values() for name in self.inputs[run.query]):
             for run in self.runs.values():
                 self.step(run)
-        return tuple(self.channels["f2.0"].written)
+        return sums_by_key(self.channels["f2.0"].written)
 
     def _lost(self) -> set[str]:
         return {run.node for run in self.runs.values() if run.is_dead}
@@ -264,12 +278,14 @@ class CopiedWorld:
         oldest = kept_from(self.broker, self.runs[query].id)
         return oldest if self.faults.leaves_out_copies_of_who_was_away else 0
 
-    def _place(self, run: Run, entry: Entry | None = None) -> str:
-        block, number = run.place if entry is None else entry
-        return place_of(Savepoint(offsets={self.inputs[run.query]: Offset(f"{block}-{number}")}))
+    @staticmethod
+    def _place(run: Run, place: Mapping[str, Entry] | None = None) -> str:
+        entries = run.place if place is None else place
+        return place_of(Savepoint(offsets={
+            name: Offset(f"{block}-{number}") for name, (block, number) in entries.items()}))
 
-    def _recorded(self, run: Run, end: Entry) -> Entry:
-        """Where the batch ends that begins at a run's place: by who recorded that first."""
+    def _recorded(self, run: Run, end: Mapping[str, Entry]) -> Mapping[str, Entry]:
+        """Where the batch ends that begins at a run's place, in all of its streams: by who recorded that first."""
         try:
             text = scripts.run(
                 self.broker, "range", [keys.ranges(run.id)], [run.id, self._place(run), self._place(run, end)])
@@ -277,27 +293,37 @@ class CopiedWorld:
             if "goes on with it" in str(error):
                 raise Fenced(run.query) from error
             raise Wrong(str(error)) from error
-        return entries_of(text.decode())[self.inputs[run.query]]
+        return entries_of(text.decode())
+
+    def _is_overtaken(self, run: Run) -> bool:
+        """Whether what comes next for a run is gone, for another has gone on with its query."""
+        return run.token != self.tokens[run.query] and any(
+            place < self.channels[name].freed for name, place in run.place.items())
 
     def _batch(self, run: Run) -> Iterator[None]:
         """A batch: it is planned, its range is noted before anything of it is published, and it is done."""
-        source = self.channels[self.inputs[run.query]]
-        if run.place < source.freed and run.token != self.tokens[run.query]:
-            raise Fenced(run.query)  # what comes next for it is gone
-        waiting = source.after(run.place)
-        if not waiting:
+        if self._is_overtaken(run):
+            raise Fenced(run.query)
+        waiting = {name: self.channels[name].after(place) for name, place in run.place.items()}
+        if not any(waiting.values()):
             return
-        end = self.chance.choice(waiting[:5])
+        # Nothing of a stream is a part of a batch, too, where something of another one is.
+        end = {name: self.chance.choice([run.place[name], *entries[:5]]) for name, entries in waiting.items()}
         yield
+        if end == run.place:
+            return
         if self.faults.records_ranges:
             end = self._recorded(run, end)
-        if run.place < source.freed and run.token != self.tokens[run.query]:
+        if self._is_overtaken(run):
             raise Fenced(run.query)
-        events = [event for entry in source.after(run.place) if entry <= end for event in source.blocks[entry]]
         counts, made = dict(run.counts), list[Event]()
-        for key, number in events:
-            counts[key] = counts.get(key, 0) + number
-            made.append((key, counts[key]))
+        for name, place in run.place.items():
+            source = self.channels[name]
+            for key, number in (event for entry in source.after(place) if entry <= end[name]
+                                for event in source.blocks[entry]):
+                counts[COUNT] = counts.get(COUNT, 0) + 1  # it says how streams came together
+                counts[key] = counts.get(key, 0) + number
+                made.append((key, counts[key] * MOST + counts[COUNT]))
         for number in range(0, len(made), 2):
             yield
             if run.token != self.tokens[run.query]:

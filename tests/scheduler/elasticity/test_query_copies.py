@@ -18,7 +18,7 @@ from scheduler.elasticity.query_copies import (
     copied_places,
 )
 
-from .copied_world import EVENTS, NODES, CopiedWorld, Event, Faults, Wrong, copy_to_go_on_with
+from .copied_world import EVENTS, MOST, NODES, OTHERS, CopiedWorld, Event, Faults, Wrong, copy_to_go_on_with
 
 names = st.sampled_from([f"n{number}" for number in range(9)])
 estates = st.dictionaries(names, st.builds(HoldingNode, st.sampled_from("abc"), st.integers(0, 60)), min_size=1)
@@ -93,7 +93,7 @@ def test_a_copy_counts_when_it_is_whole_and_what_comes_next_is_there() -> None:
     old, new = BatchCopy("n2", 3, {"c": (4, 0)}), BatchCopy("n3", 5, {"c": (7, 1)})
     coming = BatchCopy("n2", 9, {"c": (9, 0)}, is_whole=False)
     stand = copied_places(query, [old, new, coming], NODES, kept_from=0)
-    assert (stand.survives, stand.freed_to) == (2, {"c": (4, 0)})
+    assert (stand.survives, stand.holders, stand.freed_to) == (2, ("n3", "n2"), {"c": (4, 0)})
     assert copy_to_go_on_with([old, new, coming], NODES, kept_from=0) == new
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=0) == old
     assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=5) is None
@@ -108,19 +108,19 @@ def test_a_copy_counts_when_it_is_whole_and_what_comes_next_is_there() -> None:
         assert (nothing.survives, nothing.freed_to, nothing.kept_from) == (0, {}, 0)
 
 
-def alone() -> tuple[Event, ...]:
-    """What two counts in a row give of the events, undisturbed."""
-    events = EVENTS
-    for _ in range(2):
-        sums, made = Counter[str](), list[Event]()
-        for key, number in events:
-            sums[key] += number
-            made.append((key, sums[key]))
-        events = tuple(made)
-    return events
+def alone() -> dict[str, list[int]]:
+    """What two queries in a row give of the events, undisturbed: the second one has another stream besides."""
+    first, counts = list[Event](), Counter[str]()
+    for count, (key, number) in enumerate(EVENTS, start=1):
+        counts[key] += number
+        first.append((key, counts[key] * MOST + count))
+    sums: dict[str, list[int]] = {}
+    for key, number in (*first, *OTHERS):
+        sums.setdefault(key, []).append(sum(sums.get(key, [0])[-1:]) + number)
+    return sums
 
 
-def played(seed: int, *, copies: int, faults: Faults | None = None) -> tuple[Event, ...]:
+def played(seed: int, *, copies: int, faults: Faults | None = None) -> dict[str, list[int]]:
     world = CopiedWorld(Random(seed), copies=copies, faults=faults)
     for _ in range(400):
         world.act()

@@ -34,7 +34,8 @@ def fan(readers: int) -> tuple[dict[str, tuple[str, ...]], list[LimitOnWay]]:
         near, far = f"a{number}", f"b{number}"
         reads_of = {"shared": (), near: ("shared",), far: (near,)}
         reads |= reads_of
-        wants.append(LimitOnWay(f"d{number}/0", Way(reads_of, frozenset({"shared"}), frozenset({far})), 1.0 + number % 7))
+        way = Way(reads_of, frozenset({"shared"}), frozenset({far}))
+        wants.append(LimitOnWay(f"d{number}/0", way, 1.0 + number % 7))
     return reads, wants
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 
 import redis
 
@@ -20,7 +21,7 @@ from .channel_info import texts
 from .channel_registry import Channels
 
 TICKS = ""  # in the place of a channel: how far a source's numbers have come
-_BEGINS, _NEXT, _OWNER = "from:", "next", "owner"
+_BEGINS, _NEXT, _OWNER, _CARRIES = "from:", "next", "owner", "of:"
 _KEPT_FROM = "kept_from"  # the oldest batch behind which everything is kept
 TOLD_S = 7 * 24 * 3600  # for so long one that was overtaken is told
 
@@ -48,14 +49,40 @@ def entry_of(offset: Offset) -> tuple[int, int]:
 
 
 def begin_ranges(
-    broker: redis.Redis, channels: Channels, fragment: str, place: str, offsets: Mapping[str, Offset]
+    broker: redis.Redis, channels: Channels, fragment: str, place: str, offsets: Mapping[str, Offset],
+    streams: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Record ranges from a place on, and keep what inputs have behind it; for a query at rest. Repeating it is safe."""
+    """Record ranges from a place on, and keep what inputs have behind it; for a query at rest. Repeating it is safe.
+
+    ``streams`` as `note_streams` has them.
+    """
     keep_inputs(channels, fragment, offsets)
     key = keys.ranges(fragment)
     if broker.hsetnx(key, _NEXT, place):
         broker.hsetnx(key, _OWNER, fragment)
+    note_streams(broker, fragment, streams)
     broker.hset(keys.valve(fragment), keys.COPIED, 1)  # changes of its routes are kept, too
+
+
+def note_streams(broker: redis.Redis, fragment: str, streams: Mapping[str, str]) -> None:
+    """Note of a query that reads several streams which one each channel carries: places name channels alone.
+
+    Parameters
+    ----------
+    streams : mapping
+        The running task whose stream it is, by channel; of a query with one stream none.
+    """
+    if streams:
+        broker.hset(keys.ranges(fragment), mapping={f"{_CARRIES}{name}": task for name, task in streams.items()})
+
+
+def carried_with(broker: redis.Redis, fragment: str, channels: Collection[str]) -> list[str]:
+    """The channels of a fragment's recorded places that carry, or have carried, the same stream as these; none of a
+    query with one stream."""
+    known = {name.removeprefix(_CARRIES): task for name, task in texts(broker.hgetall(keys.ranges(fragment))).items()
+             if name.startswith(_CARRIES)}
+    tasks = {known[channel] for channel in channels if channel in known}
+    return sorted(channel for channel, task in known.items() if task in tasks)
 
 
 def keep_inputs(channels: Channels, fragment: str, offsets: Mapping[str, Offset]) -> None:

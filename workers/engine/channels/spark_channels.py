@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
+from uuid import uuid4
 
 import redis
 from pyspark.sql import Column, DataFrame, SparkSession, functions
@@ -18,6 +19,7 @@ from workers import broker_client
 from workers.library.watermarks import STREAM_NUMBER, TOLD
 
 from . import keys
+from .batch_ranges import carried_with
 from .channel_config import ChannelConfig
 from .jvm import build
 
@@ -112,12 +114,14 @@ def read_channels(
     siblings = ",".join(channel for group in groups for channel in group)
     with broker_client.connect(config.redis_url) as client:
         schemas = [_schema(client, group) for group in groups]
+        records = config.records_ranges
+        carried = [carried_with(client, reader, group) if records and len(groups) > 1 else [] for group in groups]
     require_one_type(schemas, key)
     if marks:  # a row that is no event has nothing else
         schemas = [StructType([
             *(StructField(field.name, field.dataType, metadata=field.metadata) for field in schema),
             StructField(TOLD, StringType())]) for schema in schemas]
-    streams = []
+    streams, common = [], str(uuid4()) if len(groups) > 1 else ""
     for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
         options = {
             "channels": ",".join(group), "reader": reader, "writes": ",".join(writes), "siblings": siblings,
@@ -126,9 +130,11 @@ def read_channels(
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({
-                channel: offset for channel, offset in begin.items() if repeats or channel in group}), "gate": gate,
-            "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges and len(groups) == 1,
-            "repeats": repeats, "gone": ",".join(gone), **_open(real_time),
+                channel: offset for channel, offset in begin.items()
+                if channel in (*group, *carried[index]) or (repeats and len(groups) == 1)}), "gate": gate,
+            "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges, "common": common,
+            "streams": len(groups), "carried": ",".join(carried[index]), "repeats": repeats, "gone": ",".join(gone),
+            **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if numbered:

@@ -31,7 +31,7 @@ def _lines(state: dict) -> list[str]:
     lines = [
         f"{_counted(counts['submitted'], 'dataflow')}: {_counted(counts['running_tasks'], 'task')} run, "
         f"{counts['without_reuse']} without sharing."]
-    if if_lost := if_lost_in_words(counts["copied"], counts["queries"]):
+    if if_lost := if_lost_in_words(counts["copied"], counts["queries"], counts["survives"]):
         lines.append(f"If a node is lost, {if_lost}.")
     if not state["live"]["available"]:
         lines.append(state["live"]["reason"])

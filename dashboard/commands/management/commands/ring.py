@@ -50,7 +50,7 @@ def _lines(ring: TaskRing) -> Iterator[str]:
 
 
 def _copies(piece: RingRange) -> str:
-    """Who has copies of a range's state, how old the newest is, and why there are no more."""
+    """Who has copies of a range's state, how old the oldest is, and why there are no more."""
     nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in piece.holders]
-    age = "" if piece.copy_age_ms is None else f", the newest is {piece.copy_age_ms / 1000:.1f} s old"
+    age = "" if piece.copy_age_ms is None else f", the oldest is {piece.copy_age_ms / 1000:.1f} s old"
     return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({piece.not_copied})' if piece.not_copied else ''}"

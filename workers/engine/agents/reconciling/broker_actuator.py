@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import are_recorded, begin_ranges, forget_ranges, keep_inputs
+from workers.engine.channels.batch_ranges import are_recorded, begin_ranges, forget_ranges, keep_inputs, note_streams
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
 from workers.engine.channels.control import PART
 from workers.engine.keyed_choices import read_choices
@@ -81,13 +81,14 @@ class BrokerActuator:
                 self._join(instruction)
             case Unregister(channel, reader, for_good):
                 channels.unregister(channel, reader, for_good=for_good)
-            case BeginRanges(place, offsets):
-                begin_ranges(self._around.broker, channels, run.id, place, offsets)
-            case KeepInputs(offsets):
+            case BeginRanges(place, offsets, streams):
+                begin_ranges(self._around.broker, channels, run.id, place, offsets, streams)
+            case KeepInputs(offsets, streams):
                 if are_recorded(self._around.broker, run.id):
+                    note_streams(self._around.broker, run.id, streams)
                     keep_inputs(channels, run.id, offsets)
-            case ForgetRanges():
-                forget_ranges(self._around.broker, channels, run.id, ())
+            case ForgetRanges(names):
+                forget_ranges(self._around.broker, channels, run.id, names)
             case Commit(channel, offset):
                 channels.commit(channel, run.id, offset)
             case Persist(channel):

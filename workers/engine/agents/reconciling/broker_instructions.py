@@ -5,7 +5,7 @@ decide nothing, and have everything resolved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.partitioning import Partitioning
@@ -228,6 +228,7 @@ class BeginRanges:
 
     place: str
     offsets: Mapping[str, Offset]
+    streams: Mapping[str, str] = field(default_factory=dict)  # where it reads several: by channel, whose that is
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +236,15 @@ class KeepInputs:
     """Where the fragment records ranges, these channels are kept from these offsets on, too, before it reads there."""
 
     offsets: Mapping[str, Offset]
+    streams: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetRanges:
-    """The fragment goes on elsewhere than behind its last batch: no copy of its state is gone on with any more."""
+    """No copy of the fragment's state is gone on with any more, and nothing is kept for one in these channels: it goes
+    on elsewhere than behind its last batch, or is removed."""
+
+    channels: tuple[str, ...] = ()
 
 
 BrokerInstruction = (

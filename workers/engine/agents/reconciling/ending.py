@@ -16,7 +16,7 @@ from workers.engine.channels.batch_ranges import place_of
 from .broker_instructions import BeginRanges, ForgetRanges, Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
 from .handover_stages import remote_successors, successors
-from .inputs import channels_of
+from .inputs import channels_of, streams_by_channel
 from .instructions import (
     Again,
     HoldQuery,
@@ -116,7 +116,11 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
               if item.channel not in left.offsets}
     places = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
-    return (read, BeginRanges(place_of(left), places), Resume(), RecordCopy(names, left))
+    known = snapshot.records.known
+    streams = streams_by_channel((*snapshot.running.inputs, *(known.inputs if known is not None else ())))
+    if streams and left.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
+        return (Resume(), RetryAt(snapshot.now_ms + RETRY_MS))
+    return (read, BeginRanges(place_of(left), places, streams), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -77,6 +77,12 @@ def channels_of(items: Iterable[Input]) -> list[str]:
     ))
 
 
+def streams_by_channel(items: Iterable[Input]) -> dict[str, str]:
+    """The task whose stream each of these channels carries, where they carry several streams; else nothing."""
+    streams = {item.channel: item.task for item in items}
+    return streams if len(set(streams.values())) > 1 else {}
+
+
 def is_unread(info: ChannelInfo, reader: str, read_to: Offset | None, end: Offset | None = None) -> bool:
     """Whether something is left in a channel, up to an end or at all, for a reader that has read so far, by its
     checkpoint."""

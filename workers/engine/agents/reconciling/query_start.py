@@ -24,7 +24,7 @@ from .broker_instructions import (
     SetPace,
 )
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
-from .inputs import ends_to_note, inputs_now
+from .inputs import ends_to_note, inputs_now, streams_by_channel
 from .instructions import (
     Adopt,
     Again,
@@ -146,7 +146,7 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
         new = {item.channel: snapshot.offset_registered(item.channel) for item in inputs
                if item.channel not in progress.offsets}
         places = {channel: offset for channel, offset in new.items() if offset is not None}
-        going_on = (*going_on, *((KeepInputs(places),) if places else ()))
+        going_on = (*going_on, *((KeepInputs(places, streams_by_channel(inputs)),) if places else ()))
     if recorded is None:
         return (*going_on, Compile(wanted))
     shared = min(len(recorded.tasks), len(wanted.tasks))

@@ -45,16 +45,17 @@ def stop(snapshot: Snapshot, action: Stop) -> Instructions:
 def _remove(snapshot: Snapshot) -> Instructions:
     fragment = removed_fragment(snapshot)
     steps: list[Instruction] = []
+    inputs: list[str] = []
     if fragment is not None:
+        handed_over = snapshot.desired.outgoing.get(snapshot.id, fragment)  # also what it had still to read
+        inputs = channels_of(dict.fromkeys((*fragment.inputs, *handed_over.inputs)))
         taken_over = _taken_over(snapshot, fragment)
-        if (handed_over := snapshot.desired.outgoing.get(snapshot.id)) is not None:  # also what it had still to read
-            steps += [
-                Unregister(channel, snapshot.id, for_good=True)
-                for channel in channels_of(dict.fromkeys((*fragment.inputs, *handed_over.inputs)))]
+        if snapshot.id in snapshot.desired.outgoing:
+            steps += [Unregister(channel, snapshot.id, for_good=True) for channel in inputs]
         steps += _channels_left(snapshot, fragment, taken_over)
         steps += _parts_left(snapshot, fragment, taken_over)
     # The savepoint at last: what is still to be removed has it.
-    return (*steps, ForgetRanges(), ForgetFragment(), MarkRemoved(), DropSavepoint())
+    return (*steps, ForgetRanges(tuple(inputs)), ForgetFragment(), MarkRemoved(), DropSavepoint())
 
 
 def removed_fragment(snapshot: Snapshot) -> WantedFragment | None:

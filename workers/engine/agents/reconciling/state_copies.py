@@ -170,10 +170,11 @@ class QueryCopies:
             self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
         oldest = kept_from(self._broker, fragment.id)
         stand = copied_places(query, copies, living, kept_from=oldest)
-        newest_ms = max(report.at_ms for report in reports.values())
+        whole_ms = [reports[holder].at_ms for holder in stand.holders]
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
-            "survives": stand.survives, "copies": self._most, "copied_at_ms": newest_ms, **lacking}
+            "survives": stand.survives, "copies": self._most, "held_by": stand.holders,
+            "copied_at_ms": min(whole_ms, default=None), **lacking}
         if stand.survives:
             free_to(
                 self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
@@ -239,7 +240,7 @@ class QueryCopies:
             self._without.add(fragment.id)
 
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
-        """What is here of copies that no node is to have any more goes."""
+        """What is here of copies that no node is to have any more goes; ranges go with fragments (``removal.py``)."""
         fragment_ids = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in fragment_ids}
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
@@ -249,10 +250,7 @@ class QueryCopies:
             if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
             self._made.pop(name, None)
-            with suppress(redis.exceptions.NoPermissionError):  # of one that was cleared away, by which it went, too
-                if fragment_id not in fragment_ids and (recorded := self._store.known(fragment_id)) is not None:
-                    forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in recorded.inputs])
-            with suppress(redis.exceptions.NoPermissionError):  # what is in the broker expires
+            with suppress(redis.exceptions.NoPermissionError):  # of one that was removed; what is in the broker expires
                 self._sender.drop(name)
 
     # -- the node that holds it ----------------------------------------------------------------------------------------

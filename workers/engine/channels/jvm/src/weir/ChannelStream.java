@@ -39,6 +39,8 @@ final class ChannelStream extends LiveStream {
   private Map<String, String> begin;
   private final boolean repeats; // another's batches, from just there on
   private final List<String> gone; // channels that these read to their end, of which this node knows nothing
+  private final List<String> carried; // channels that carry the stream or did so, of a query with several streams
+  private boolean isAtBeginning; // there is no checkpoint, and no batch was planned
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
@@ -65,6 +67,8 @@ final class ChannelStream extends LiveStream {
     begin = parse(options.getOrDefault("begin", "{}"));
     repeats = options.getBoolean("repeats", false);
     gone = Backpressure.split(options.get("gone"));
+    carried = Backpressure.split(options.get("carried"));
+    if (ranges != null) ranges.joins(this);
     waves = Waves.of(url + ' ' + reader);
     hasSiblings = Backpressure.split(options.get("siblings")).size() > channels.size();
   }
@@ -90,6 +94,7 @@ final class ChannelStream extends LiveStream {
    */
   @Override
   public Offset initialOffset() {
+    isAtBeginning = true; // else Spark knows where the stream begins
     Map<String, String> entries = new HashMap<>();
     if (gate != null) return new ChannelOffset(entries);
     if (repeats) return new ChannelOffset(begin);
@@ -122,6 +127,23 @@ final class ChannelStream extends LiveStream {
       return opens(from);
     }
     waves.asks(this);
+    if (ranges == null) return next(from);
+    ranges.asks(this, from);
+    ChannelOffset end = ranges.repeated(this);
+    if (end == null) end = ranges.isToLook() ? next(from) : from;
+    return ranges.ends(this, end);
+  }
+
+  boolean isAtBeginning() {
+    return isAtBeginning;
+  }
+
+  /** Whether a channel carries the stream, or has done so. */
+  boolean carries(String channel) {
+    return channels.contains(channel) || carried.contains(channel);
+  }
+
+  private ChannelOffset next(ChannelOffset from) {
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
     if (gate != null && !gate.isOpen()) {
       if (!gate.opens(bell, deadline)) return from;
@@ -129,8 +151,8 @@ final class ChannelStream extends LiveStream {
       bell.ring();
     }
     if (!backpressure.isDue(bell, deadline, true)) return from;
-    String known = ranges == null ? "" : ranges.known(from.json());
-    if (!known.isEmpty()) return ChannelOffset.parse(known); // in whichever channels that batch read
+    ChannelOffset repeated = ranges == null ? null : ranges.lookedUp(this);
+    if (repeated != null) return repeated; // in whichever channels that batch read
     from.entries.forEach(this::checkReadToEnd);
     do {
       long now = System.currentTimeMillis();
@@ -141,7 +163,7 @@ final class ChannelStream extends LiveStream {
         if (end != from) {
           backpressure.pace.begins(now);
           if (hasLeft) backpressure.pace.isDueAgain();
-          return ranges == null ? end : ChannelOffset.parse(ranges.recorded(from.json(), end.json()));
+          return end;
         }
         if (hasLeft || (rang && hasSiblings)) return from; // for one of them
       }
@@ -407,6 +429,7 @@ final class ChannelStream extends LiveStream {
   /** Reads what the offsets name, in the order of its name, whichever channels are read now: a repeated batch is the same. */
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
+    isAtBeginning = false;
     backpressure.pace.isPlanned();
     Waves.begin(this, start, end);
     List<Slice.Piece> whole = new ArrayList<>();
@@ -457,6 +480,7 @@ final class ChannelStream extends LiveStream {
   public void stop() {
     super.stop();
     Waves.forget(url + ' ' + reader);
+    if (ranges != null) ranges.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
     channels.forEach(channel -> ReadAhead.drop(id, channel));
   }

@@ -1,0 +1,71 @@
+"""Who has the states of queries: the node of each, those of its copies and, while keys change hands, who gives them.
+
+Every page that says what the loss of a machine or a zone takes has it from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from dashboard import node_calls
+from dashboard.operations.live_view.estate_view import View
+from dashboard.operations.live_view.going_on import all_copy_holders
+from scheduler.contracts.reports import STARTING
+from scheduler.elasticity.copies import BundleHome, Survival, survival
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+
+_BEFORE_ITS_TURN = (STARTING, "waiting", "unknown")  # states of a query that takes keys and has not begun with them
+Holders = tuple[str, ...]  # nodes
+
+
+def zones(view: View) -> Mapping[str, str]:
+    """The fault zone of each node that has named one."""
+    return view.known.once("zones", node_calls.zones)
+
+
+def copy_nodes(view: View, query: RunningBundle) -> Holders:
+    """The nodes from whose copy a query would go on now, the newest copy first."""
+    return view.known.once("copies", lambda: _all_copy_nodes(view)).get(query.id, ())
+
+
+def _all_copy_nodes(view: View) -> dict[str, Holders]:
+    """By query, as its node reports it; of nodes that are silent, and agents of earlier versions, by the broker."""
+    known, unnamed = {}, {}
+    for query in (query for fragment in view.fragments() for query in fragment.queries):
+        report, node = view.bundle_report(query), node_of(query.slot)
+        if view.node_report(node) is None or (report.survives and not report.held_by):
+            unnamed[query.id] = node
+        elif report.survives:
+            known[query.id] = report.held_by
+    holders = all_copy_holders(unnamed) if unnamed else {}
+    return known | {name: tuple(node for node in nodes if node != unnamed[name]) for name, nodes in holders.items()}
+
+
+def givers_of(view: View, fragment: Fragment, bundle: RunningBundle) -> Iterator[RunningBundle]:
+    """The bundles that have states still which a bundle of theirs takes: those that leave, until they have left, and
+    those that work on with other keys, until it has begun."""
+    report = view.bundle_report(bundle)
+    has_begun = report.state not in _BEFORE_ITS_TURN or report.restarts > 0
+    for giver in fragment.before(bundle):
+        if giver.id not in view.reading.reports.left if giver.leaving else not has_begun:
+            yield giver
+
+
+def states_of(view: View, fragment: Fragment, query: RunningBundle) -> dict[str, Holders]:
+    """The states that a query needs, by whose they are, each with the nodes that have it: its own, and without a copy
+    of that those of bundles that have not given it all of its keys yet. A silent node counts only where no other has
+    the state."""
+    node, copies = node_of(query.slot), copy_nodes(view, query)
+    is_silent = view.node_report(node) is None
+    own = {query.id: copies if copies and is_silent else (node, *copies)}
+    givers = () if copies else givers_of(view, fragment, query)
+    return own | {giver.id: (node_of(giver.slot),) for giver in givers}
+
+
+def survival_now(view: View, queries: Iterable[tuple[Fragment, RunningBundle]]) -> Survival:
+    """Which losses at once the states of all these queries survive, by machines and by zone."""
+    held = {
+        (query.id, name): nodes for fragment, query in queries
+        for name, nodes in states_of(view, fragment, query).items()}
+    homes = {node: BundleHome(node, zones(view).get(node, "")) for nodes in held.values() for node in nodes}
+    return survival(held, homes) if held else Survival(0, ())
