@@ -62,19 +62,25 @@ def moves_of_keys(megabytes: int, *, repeats: int) -> list[dict[str, Any]]:
             flow.end()
 
 
+def counted_by_key(count: int, rate_per_s: float, *, key_kb: int) -> dict[str, RunningTask]:
+    """A source whose number *n* is of key *n* modulo ``count``, how many each key has had, and an output
+    that keeps them all."""
+    names = f"SELECT concat('k', _seq % {count}) AS name FROM input"
+    source = _chain("sql", rate_per_s)[0]
+    return {task.id: task for task in (
+        RunningTask("source", source.type, source.config, ()),
+        RunningTask("named", "sql", {"query": names}, ("source",)),
+        RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": key_kb}, ("named",)),
+        RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
+
+
 class KeyedFlow:
     """An agent with two slots that runs the flow."""
 
     def __init__(self, at: Bench, megabytes: int) -> None:
         self._broker = redis.Redis.from_url(at.url)
         self.keys = max(2, megabytes * 1_000 // KEY_KB)
-        names = f"SELECT concat('k', _seq % {self.keys}) AS name FROM input"
-        source = _chain("sql", RATE_PER_S)[0]
-        self._tasks = {task.id: task for task in (
-            RunningTask("source", source.type, source.config, ()),
-            RunningTask("named", "sql", {"query": names}, ("source",)),
-            RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": KEY_KB}, ("named",)),
-            RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
+        self._tasks = counted_by_key(self.keys, RATE_PER_S, key_kb=KEY_KB)
         ids = (f"f1-{number}" for number in itertools.count(3))
         bundles = keyed_bundles(_parts(2), ids, inherits=())
         self._held = Fragment("f1-1", ("held",), f"{NODE}/0", 1, {"held": (OUT,)}, bundles=tuple(bundles))
