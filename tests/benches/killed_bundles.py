@@ -28,11 +28,11 @@ import redis
 
 from scheduler.contracts.savepoints import RESTORE_POINTS
 from scheduler.elasticity.heartbeats import HeartbeatWatch
-from scheduler.key_division import keyed_bundles, whole_groups
+from scheduler.key_division import whole_groups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.ring import key_group
-from scheduler.reuse.division import WantedBundle
+from scheduler.reuse.division import WantedBundle, keyed_bundles
 from scheduler.reuse.handover import moved_in
 from tests.engine.spark.lost_machines import are_copied, end_machine
 from tests.engine.spark.own_broker import own_broker
