@@ -36,7 +36,7 @@ def _played(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 def _moves(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for megabytes in given.state_mb:
-        yield "moves", moves_of_keys(megabytes, repeats=given.repeats)
+        yield "moves", moves_of_keys(megabytes, repeats=given.repeats, nodes=given.nodes)
 
 
 def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -87,6 +87,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--form", choices=tuple(FORMS), help="; ".join(
         f"{name}: {what}" for name, (_, what) in FORMS.items()) + ". Without it played; with --state-mb, moves.")
     parser.add_argument("--bundles", type=count, nargs="+", help="played: 12, 100 and 500 by default; recovery: 6")
+    parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="moves: that the bundles are on")
     parser.add_argument("--rate", type=positive, default=500.0, help="recovery: events/s")
     parser.add_argument("--copy-s", type=positive, default=1.0, help="recovery: seconds between two copies of a state")
     parser.add_argument("--seed", type=int, default=1, help="played")
