@@ -1,9 +1,9 @@
 """A machine dies that has some of a task's bundles: how soon the results of their keys go on, by how many they are.
 
 Three agents hold copies of one another's state. The first has the source and the output of a count by key, the second
-is the one that dies, with its disk, and the third has the other bundles. Who watches, plans and tells the nodes is this
-process, by the functions that the site does it by: what a site takes for that comes on top. Afterwards the machine
-comes back empty, and gets bundles for the next time.
+is the one that dies, with its disk, and the other bundles are on the third and the first in turn. Who watches, plans
+and tells the nodes is this process, by the functions that the site does it by: what a site takes for that comes on top.
+Afterwards the machine comes back empty, and gets bundles for the next time.
 
 In the end the output is held against that of an undisturbed run, row by row.
 """
@@ -142,11 +142,11 @@ class KilledBundles:
         self._hosts, self._chance = hosts, random.Random(1)
         self._tasks = counted_by_key(KEYS, rate_per_s, key_kb=KEY_KB)
         weights = whole_groups(dict.fromkeys(range(bundles), 1 / bundles))
-        parts = [WantedBundle(f"{OTHER}/0", 1, weights[place]) for place in range(bundles)]
+        parts = [WantedBundle(f"{NODES[place % 3]}/0", 1, weights[place]) for place in range(bundles)]
         ids = (f"f1-{number}" for number in itertools.count(3))
         self._fragments = {fragment.id: fragment for fragment in (
             Fragment(SOURCE, ("source", "named"), f"{HOME}/0", 2, {"named": (HELD,)}),
-            Fragment(HELD, ("held",), f"{OTHER}/0", 1, {"held": (OUT,)},
+            Fragment(HELD, ("held",), f"{HOME}/0", 1, {"held": (OUT,)},
                      bundles=tuple(keyed_bundles(parts, ids, inherits=()))),
             Fragment(OUT, ("out",), f"{HOME}/0", 1))}
         ring = self._fragments[HELD].ring(("name",))
@@ -218,10 +218,11 @@ class KilledBundles:
         return self._fragments[HELD].bundles
 
     def _arrange(self, count: int) -> None:
-        """Let so many bundles be on the machine that dies, and the others on the third."""
-        order = sorted(self._bundles, key=lambda bundle: (node_of(bundle.slot) != DIES, bundle.slot, bundle.id))
-        slots = {bundle.id: f"{DIES if place < count else OTHER}/0" for place, bundle in enumerate(order)}
-        slots = {bundle.id: slots[bundle.id] for bundle in order if slots[bundle.id] != bundle.slot}
+        """Let so many bundles be on the machine that dies, and the others on the two others in turn."""
+        order = sorted(self._bundles, key=lambda bundle: (node_of(bundle.slot) != DIES, bundle.part))
+        nodes = [*itertools.repeat(DIES, count), *itertools.islice(itertools.cycle((OTHER, HOME)), len(order) - count)]
+        slots = {bundle.id: f"{node}/0" for bundle, node in zip(order, nodes, strict=True)
+                 if node_of(bundle.slot) != node}
         if slots:
             heirs = self._move(slots)
             self._hosts.wait_running(*(heir.id for heir in heirs))
