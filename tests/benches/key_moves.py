@@ -18,7 +18,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from scheduler.key_division import whole_groups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.ring import Ring, key_group
+from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, keyed_bundles, keys_divided_anew
 from workers.engine import desired_publishing
 from workers.engine.channels import block_codec, keys
@@ -62,15 +63,15 @@ def moves_of_keys(megabytes: int, *, repeats: int, nodes: int = 1) -> list[dict[
             flow.end()
 
 
-def counted_by_key(count: int, rate_per_s: float, *, key_kb: int) -> dict[str, RunningTask]:
-    """A source whose number *n* is of key *n* modulo ``count``, how many each key has had, and an output
-    that keeps them all."""
-    names = f"SELECT concat('k', _seq % {count}) AS name FROM input"
+def counted_by_key(keys: int, rate_per_s: float, how: TaskType, config: Mapping[str, Any]) -> dict[str, RunningTask]:
+    """A source whose event *n* is of key *n* modulo ``keys``, a task that says how many each key has had, and an output
+    that keeps it all."""
+    names = f"SELECT concat('k', _seq % {keys}) AS name FROM input"
     source = _chain("sql", rate_per_s)[0]
     return {task.id: task for task in (
         RunningTask("source", source.type, source.config, ()),
         RunningTask("named", "sql", {"query": names}, ("source",)),
-        RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": key_kb}, ("named",)),
+        RunningTask("held", how.name, {"by": ["name"], **config}, ("named",)),
         RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
 
 
@@ -82,7 +83,7 @@ class KeyedFlow:
         home, other = (slot.name for slot in slots)
         self._broker = redis.Redis.from_url(at.url)
         self.keys = max(2, megabytes * 1_000 // KEY_KB)
-        self._tasks = counted_by_key(self.keys, RATE_PER_S, key_kb=KEY_KB)
+        self._tasks = counted_by_key(self.keys, RATE_PER_S, HOARD_BY_KEY, {"kilobytes": KEY_KB})
         ids = (f"f1-{number}" for number in itertools.count(3))
         bundles = keyed_bundles(self._parts_of(2), ids, inherits=())
         self._held = Fragment("f1-1", ("held",), home, 1, {"held": (OUT,)}, bundles=tuple(bundles))

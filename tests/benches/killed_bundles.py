@@ -36,18 +36,17 @@ from scheduler.reuse.division import WantedBundle, keyed_bundles
 from scheduler.reuse.handover import moved_in
 from tests.engine.spark.lost_machines import are_copied, end_machine
 from tests.engine.spark.own_broker import own_broker
-from tests.engine.spark.rig import Hosts, catalogue, running_agent
+from tests.engine.spark.rig import Hosts, running_agent
 from workers.engine.channels import block_codec, keys
 from workers.engine.lost_nodes import declare_lost, heartbeats, holders_of
-from workers.engine.worker_settings import ROOT
+from workers.library.registry import task_types
 
 from .counted_output import CountedBlock, check_counts
-from .hoard import HOARD_BY_KEY, offer_task_types
 from .key_moves import counted_by_key
 
 HOME, DIES, OTHER = NODES = ("n1", "n2", "n3")
 SOURCE, HELD, OUT = "f1-0", "f1-1", "f1-2"
-KEYS, KEY_KB = 1_000, 1
+KEYS, COUNTS = 1_000, "distinct_count"  # of each key: it says how many events that has had, and keeps a sketch
 TRIGGER_MS = 500
 LOST_S = 2.0  # WEIR_NODE_LOST_S by default
 WATCH_S = 0.5  # so often the site looks for heartbeats
@@ -122,12 +121,11 @@ def _hosts(copy_s: float) -> Iterator[Hosts]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-bench-")))
         for name in ("broker", *NODES):
             (folder / name).mkdir()
-        offer_task_types(folder / "types")
         broker = stack.enter_context(own_broker(folder / "broker"))
         client = stack.enter_context(redis.Redis.from_url(broker.url))
         agents = {node: stack.enter_context(running_agent(
-            client, broker.url, folder / node, plugin=folder / "types", task_types=catalogue(HOARD_BY_KEY), node=node,
-            WEIR_COPIES="1", WEIR_COPY_S=str(copy_s), WEIR_SLOT_READS=str(ROOT / "tests"))) for node in NODES}
+            client, broker.url, folder / node, task_types=task_types(), node=node, WEIR_COPIES="1",
+            WEIR_COPY_S=str(copy_s))) for node in NODES}
         for rig in agents.values():
             rig.trigger_ms = TRIGGER_MS
         hosts = Hosts(client, agents, own_broker=broker)
@@ -140,7 +138,7 @@ class KilledBundles:
 
     def __init__(self, hosts: Hosts, bundles: int, rate_per_s: float) -> None:
         self._hosts, self._chance = hosts, random.Random(1)
-        self._tasks = counted_by_key(KEYS, rate_per_s, key_kb=KEY_KB)
+        self._tasks = counted_by_key(KEYS, rate_per_s, task_types()[COUNTS], {"field": "name"})
         weights = whole_groups(dict.fromkeys(range(bundles), 1 / bundles))
         parts = [WantedBundle(f"{NODES[place % 3]}/0", 1, weights[place]) for place in range(bundles)]
         ids = (f"f1-{number}" for number in itertools.count(3))
