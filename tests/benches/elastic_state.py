@@ -16,6 +16,7 @@ from typing import Any
 from .arguments import count, positive
 from .copied_counts import COUNTS, sizes_of_copies
 from .key_moves import moves_of_keys
+from .killed_bundles import recoveries
 from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
@@ -36,12 +37,18 @@ def _played(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 def _moves(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for megabytes in given.state_mb:
-        yield "moves", moves_of_keys(megabytes, repeats=given.repeats)
+        yield "moves", moves_of_keys(megabytes, repeats=given.repeats, nodes=given.nodes)
 
 
 def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for megabytes in given.state_mb:
         yield "restarts", restarts(megabytes, repeats=given.repeats)
+
+
+def _recovery(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for bundles in given.bundles:
+        yield "recovery", recoveries(
+            bundles=bundles, rate_per_s=given.rate, copy_s=given.copy_s, repeats=given.repeats)
 
 
 def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -63,6 +70,7 @@ FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lin
     "played": (_played, "balance and losses, simulated"),
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
+    "recovery": (_recovery, "how soon bundles go on whose machine has died"),
     "folds": (_folds, "a word count with its state in other places, without Spark"),
     "sizes": (_sizes, "how large copies of one are by their interval, without Spark"),
     "words": (_words, "what copies on other nodes cost the peak of one, on Spark")}
@@ -86,7 +94,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
                     "nothing runs. Or measure, in one of the forms.")
     parser.add_argument("--form", choices=tuple(FORMS), help="; ".join(
         f"{name}: {what}" for name, (_, what) in FORMS.items()) + ". Without it played; with --state-mb, moves.")
-    parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
+    parser.add_argument("--bundles", type=count, nargs="+", help="played: 12, 100 and 500 by default; recovery: 6")
+    parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="moves: that the bundles are on")
+    parser.add_argument("--rate", type=positive, default=500.0, help="recovery: events/s")
+    parser.add_argument("--copy-s", type=positive, default=1.0, help="recovery: seconds between two copies of a state")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(
@@ -104,6 +115,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
     given = parser.parse_args(arguments)
     given.form = given.form or ("moves" if given.state_mb else "played")
+    given.bundles = given.bundles or ([6] if given.form == "recovery" else [12, 100, 500])
     given.state_mb = given.state_mb or [1, 10, 100]
     return given
 

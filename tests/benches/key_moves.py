@@ -1,7 +1,7 @@
 """How long keys stand still while they change hands, on Spark: by the size of their states.
 
-A source feeds a task that is divided by key over two slots, and an output collects. Again and again its two bundles
-become three, in one of two ways in turn, and two again:
+A source feeds a task that is divided by key over two slots, of one node or of two, and an output collects. Again and
+again its two bundles become three, in one of two ways in turn, and two again:
 
 - ``works on``: as plans have it. Both bundles work on with fewer keys, and a new one takes a part of each.
 - ``begins anew``: three new bundles take all keys, and wait for both of those before, which leave (decision 0220).
@@ -17,7 +17,8 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ from scheduler.key_division import whole_groups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.ring import Ring, key_group
+from scheduler.model.task_types import TaskType
 from scheduler.reuse.division import WantedBundle, keyed_bundles, keys_divided_anew
 from workers.engine import desired_publishing
 from workers.engine.channels import block_codec, keys
@@ -39,8 +41,7 @@ from .engine import Bench, _chain, _until, bench
 from .handover.figures import Block, Window
 from .hoard import HOARD_BY_KEY, offer_task_types
 
-NODE = "bench"
-SLOTS = (Slot(NODE, 0), Slot(NODE, 1))
+SLOTS = {1: (Slot("bench", 0), Slot("bench", 1)), 2: (Slot("bench", 0), Slot("other", 0))}  # by how many nodes
 KEY_KB = 50
 RATE_PER_S = 200.0
 TRIGGER_MS = 200
@@ -50,46 +51,55 @@ OUT = "f1-2"
 WORKS_ON, ANEW, FEWER = "works on", "begins anew", "two again"
 
 
-def moves_of_keys(megabytes: int, *, repeats: int) -> list[dict[str, Any]]:
-    """A line for each change, where all states are so large."""
+def moves_of_keys(megabytes: int, *, repeats: int, nodes: int = 1) -> list[dict[str, Any]]:
+    """A line for each change, where all states are so large and the two slots are of one node or of two."""
     with bench() as at:
-        flow = KeyedFlow(at, megabytes)
+        flow = KeyedFlow(at, megabytes, SLOTS[nodes])
         try:
             flow.begin()
-            return [
-                {"MB": megabytes} | flow.change(way) for _ in range(repeats) for way in (WORKS_ON, FEWER, ANEW, FEWER)]
+            return [{"MB": megabytes, "nodes": nodes} | flow.change(way)
+                    for _ in range(repeats) for way in (WORKS_ON, FEWER, ANEW, FEWER)]
         finally:
             flow.end()
 
 
-class KeyedFlow:
-    """An agent with two slots that runs the flow."""
+def counted_by_key(keys: int, rate_per_s: float, how: TaskType, config: Mapping[str, Any]) -> dict[str, RunningTask]:
+    """A source whose event *n* is of key *n* modulo ``keys``, a task that says how many each key has had, and an output
+    that keeps it all."""
+    names = f"SELECT concat('k', _seq % {keys}) AS name FROM input"
+    source = _chain("sql", rate_per_s)[0]
+    return {task.id: task for task in (
+        RunningTask("source", source.type, source.config, ()),
+        RunningTask("named", "sql", {"query": names}, ("source",)),
+        RunningTask("held", how.name, {"by": ["name"], **config}, ("named",)),
+        RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
 
-    def __init__(self, at: Bench, megabytes: int) -> None:
+
+class KeyedFlow:
+    """The flow on two slots, and the agents that these are of."""
+
+    def __init__(self, at: Bench, megabytes: int, slots: Sequence[Slot]) -> None:
+        self._slots = tuple(slots)
+        home, other = (slot.name for slot in slots)
         self._broker = redis.Redis.from_url(at.url)
         self.keys = max(2, megabytes * 1_000 // KEY_KB)
-        names = f"SELECT concat('k', _seq % {self.keys}) AS name FROM input"
-        source = _chain("sql", RATE_PER_S)[0]
-        self._tasks = {task.id: task for task in (
-            RunningTask("source", source.type, source.config, ()),
-            RunningTask("named", "sql", {"query": names}, ("source",)),
-            RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": KEY_KB}, ("named",)),
-            RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
+        self._tasks = counted_by_key(self.keys, RATE_PER_S, HOARD_BY_KEY, {"kilobytes": KEY_KB})
         ids = (f"f1-{number}" for number in itertools.count(3))
-        bundles = keyed_bundles(_parts(2), ids, inherits=())
-        self._held = Fragment("f1-1", ("held",), f"{NODE}/0", 1, {"held": (OUT,)}, bundles=tuple(bundles))
+        bundles = keyed_bundles(self._parts_of(2), ids, inherits=())
+        self._held = Fragment("f1-1", ("held",), home, 1, {"held": (OUT,)}, bundles=tuple(bundles))
         self._others = (
-            Fragment("f1-0", ("source", "named"), f"{NODE}/0", 2, {"named": ("f1-1",)}),
-            Fragment(OUT, ("out",), f"{NODE}/1", 1))
+            Fragment("f1-0", ("source", "named"), home, 2, {"named": ("f1-1",)}),
+            Fragment(OUT, ("out",), other, 1))
         self._generation = 0
         self._left: set[str] = set()
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * megabytes)), **os.environ, "REDIS_URL": at.url,
                "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")]),
                "WEIR_SLOT_READS": str(ROOT / "tests")}  # the type's code
-        argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", NODE, "--slots", str(len(SLOTS)),
-                "--data-dir", str(at.folder / NODE)]
         with open(os.environ.get("WEIR_BENCH_LOG", os.devnull), "ab") as log:
-            self._agent = spawn(argv, env=env, stdout=log)
+            self._agents = {node: spawn(
+                [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", node, "--slots", str(count),
+                 "--data-dir", str(at.folder / node)], env=env, stdout=log)
+                for node, count in Counter(slot.node for slot in slots).items()}
 
     def begin(self) -> None:
         """Run it, until each key has had an event and all is quiet."""
@@ -104,11 +114,11 @@ class KeyedFlow:
         ids = (f"f{self._generation + 1}-{number}" for number in itertools.count())
         bundles = [bundle for bundle in before.bundles if not bundle.leaving]
         if way == ANEW:
-            parts = _parts(3)
+            parts = self._parts_of(3)
             heirs = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in bundles))
             self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in bundles)))
         else:
-            parts = _parts(2 if way == FEWER else 3)
+            parts = self._parts_of(2 if way == FEWER else 3)
             change = keys_divided_anew(before, parts, ids=ids, left=self._left)
             self._held = change.after[before.id]
         self._publish()
@@ -123,8 +133,9 @@ class KeyedFlow:
             "keys that stay, s": ages["stay"], "keys that move, s": ages["move"]}
 
     def end(self) -> None:
-        """End the agent."""
-        stop(self._agent, timeout_s=10)
+        """End the agents."""
+        for agent in self._agents.values():
+            stop(agent, timeout_s=10)
 
     def _ages(self, window: Window, before: Ring | None, after: Ring | None) -> dict[str, float]:
         """The greatest age of events that were written in a window, of keys with another owner afterwards and of
@@ -140,13 +151,18 @@ class KeyedFlow:
                     oldest[kind] = max(oldest[kind], age_ms / 1000)
         return oldest
 
+    def _parts_of(self, count: int) -> list[WantedBundle]:
+        weights = whole_groups({place: 1 / count for place in range(count)})
+        return [WantedBundle(self._slots[place % 2].name, 1, weights[place]) for place in range(count)]
+
     def _publish(self) -> None:
         self._generation += 1
         fragments = {fragment.id: fragment for fragment in (*self._others, self._held)}
-        estate = Estate(self._generation, self._tasks, fragments=fragments, slots=SLOTS)
-        desired = desired_publishing.desired_of(
-            estate, NODE, {**task_types(), HOARD_BY_KEY.name: HOARD_BY_KEY}, TRIGGER_MS)
-        desired_publishing.publish(self._broker, desired)
+        estate = Estate(self._generation, self._tasks, fragments=fragments, slots=self._slots)
+        for node in self._agents:
+            desired = desired_publishing.desired_of(
+                estate, node, {**task_types(), HOARD_BY_KEY.name: HOARD_BY_KEY}, TRIGGER_MS)
+            desired_publishing.publish(self._broker, desired)
 
     def _until_over(self) -> None:
         """Wait until who is to work does and reads all that it should, and who is to leave has left."""
@@ -179,11 +195,6 @@ class KeyedFlow:
         return sum(
             batch.num_rows for _, fields in self._broker.xrange(keys.channel(f"{OUT}.0"))
             for batch in block_codec.decode_block(fields[b"b"]))
-
-
-def _parts(count: int) -> list[WantedBundle]:
-    weights = whole_groups({place: 1 / count for place in range(count)})
-    return [WantedBundle(f"{NODE}/{place % 2}", 1, weights[place]) for place in range(count)]
 
 
 def _now_ms() -> int:

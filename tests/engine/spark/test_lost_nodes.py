@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -21,6 +20,7 @@ from workers.engine.channels import keys
 
 from .conftest import NODES, TRIGGER_MS
 from .keyed_flow import KeyedFlow
+from .lost_machines import are_copied, end_machine
 from .own_broker import own_broker
 from .rig import Hosts, catalogue, running_agent
 from .test_moved_bundles import kill
@@ -47,7 +47,7 @@ class Copied(Moving):
 
     def are_copied(self, node: str) -> None:
         """Wait until all queries of a node have a whole copy on the other one, newer than what is there now."""
-        are_copied(self.hosts, self.on(node), other_than(node))
+        are_copied(self.hosts, self.on(node), [other_than(node)])
 
     def lose(self, node: str, *, with_disk: bool = True) -> list[str]:
         """The machine is gone, with its disk or without, and what ran there goes on elsewhere; the new names."""
@@ -69,22 +69,9 @@ def other_than(node: str) -> str:
     return next(name for name in NODES if name != node)
 
 
-def are_copied(hosts: Hosts, queries: list[str], holder: str) -> None:
-    """Wait until these have a whole copy on a node, newer than what is there now."""
-    def copy_of(name: str) -> bytes | None:
-        return hosts.broker.hget(keys.copies(name), holder)
-
-    before = {name: copy_of(name) for name in queries}
-    for name, copy in before.items():
-        hosts.wait(lambda name=name, copy=copy: copy_of(name) not in (None, copy), what=f"{name} is copied")
-
-
 def lose(hosts: Hosts, node: str, *, with_disk: bool = True) -> None:
     """The machine is gone, with its disk or without, and others may go on with what ran there."""
-    rig = hosts.nodes[node]
-    rig.kill()
-    for what in ("checkpoints", "folds", "nodes") if with_disk else ():
-        shutil.rmtree(rig.data_dir / what, ignore_errors=True)
+    end_machine(hosts.nodes[node], with_disk=with_disk)
     hosts.broker.hset(keys.LOST, node, 1)
 
 
@@ -211,8 +198,8 @@ def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_
         queries = flow.on(node)
         assert len(queries) == (5 if node == "n1" else 8)
         flow.grows()
-        are_copied(nodes, list(queries), other_than(node))
-        are_copied(nodes, list(queries), other_than(node))  # what is new since, too
+        are_copied(nodes, queries, [other_than(node)])
+        are_copied(nodes, queries, [other_than(node)])  # what is new since, too
         lose(nodes, node)
         flow.go(queries, other_than(node))
         flow.grows(60)
