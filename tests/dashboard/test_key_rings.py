@@ -188,7 +188,8 @@ def test_a_bundle_takes_keys_until_it_has_begun_and_those_that_leave_have_left(
 
     def taking(states: Mapping[str, str]) -> set[str]:
         reported(monkeypatch, fragment, states=states)
-        return {own.bundle for own in ring_of(viewer_of(keyed.carla), fragment.tasks[0]).ranges if own.change == TAKES}
+        ring = ring_of(viewer_of(keyed.carla), fragment.tasks[0])
+        return {piece.bundle for piece in ring.ranges if piece.change == TAKES}
 
     left = dict.fromkeys(leaving, LEFT)
     assert taking(dict.fromkeys(takers, "starting")) == takers

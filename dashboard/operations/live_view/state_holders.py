@@ -30,15 +30,15 @@ def copy_nodes(view: View, query: RunningBundle) -> Holders:
 
 def _all_copy_nodes(view: View) -> dict[str, Holders]:
     """By query, as its node reports it; of nodes that are silent, and agents of earlier versions, by the broker."""
-    known, unnamed = {}, {}
+    named, unnamed = {}, {}
     for query in (query for fragment in view.fragments() for query in fragment.queries):
         report, node = view.bundle_report(query), node_of(query.slot)
         if view.node_report(node) is None or (report.survives and not report.held_by):
             unnamed[query.id] = node
         elif report.survives:
-            known[query.id] = report.held_by
+            named[query.id] = report.held_by
     holders = all_copy_holders(unnamed) if unnamed else {}
-    return known | {name: tuple(node for node in nodes if node != unnamed[name]) for name, nodes in holders.items()}
+    return named | {name: tuple(node for node in nodes if node != unnamed[name]) for name, nodes in holders.items()}
 
 
 def givers_of(view: View, fragment: Fragment, bundle: RunningBundle) -> Iterator[RunningBundle]:
@@ -57,9 +57,9 @@ def states_of(view: View, fragment: Fragment, query: RunningBundle) -> dict[str,
     the state."""
     node, copies = node_of(query.slot), copy_nodes(view, query)
     is_silent = view.node_report(node) is None
-    own = {query.id: copies if copies and is_silent else (node, *copies)}
+    states = {query.id: copies if copies and is_silent else (node, *copies)}
     givers = () if copies else givers_of(view, fragment, query)
-    return own | {giver.id: (node_of(giver.slot),) for giver in givers}
+    return states | {giver.id: (node_of(giver.slot),) for giver in givers}
 
 
 def survival_now(view: View, queries: Iterable[tuple[Fragment, RunningBundle]]) -> Survival:

@@ -22,16 +22,16 @@ def told(*channels: str, earlier: dict[str, WantedFragment]) -> dict[str, Wanted
 
 
 def test_what_was_read_before_is_let_as_long_as_the_query_is_recorded() -> None:
-    known = told("f8-3.0", earlier=told("f8-1.0", "f8-3.0", earlier=told("f8-1.0", "f8-2.0", earlier={})))
-    patterns = key_patterns.of_fragments(known.values())
+    fragments = told("f8-3.0", earlier=told("f8-1.0", "f8-3.0", earlier=told("f8-1.0", "f8-2.0", earlier={})))
+    patterns = key_patterns.of_fragments(fragments.values())
     assert {pattern for name in ("f8-1.0", "f8-2.0", "f8-3.0") for pattern in key_patterns.of_channel(name)} <= patterns
-    assert told("f8-3.0", earlier=known) == known
+    assert told("f8-3.0", earlier=fragments) == fragments
     assert told("f8-3.0", earlier={}) == {"f1-4": reading("f8-3.0")}
 
 
 def test_no_more_than_the_last_ones_are_let() -> None:
-    known: dict[str, WantedFragment] = {}
+    fragments: dict[str, WantedFragment] = {}
     for number in range(100):
-        known = told(f"f{number}-0.0", earlier=known)
-    names = [item.channel for item in known["f1-4"].inputs]
+        fragments = told(f"f{number}-0.0", earlier=fragments)
+    names = [item.channel for item in fragments["f1-4"].inputs]
     assert names == [f"f{number}-0.0" for number in range(99, 98 - key_patterns.MOST_LEFT_OUT, -1)]

@@ -79,10 +79,10 @@ def note_streams(broker: redis.Redis, fragment: str, streams: Mapping[str, str])
 def carried_with(broker: redis.Redis, fragment: str, channels: Collection[str]) -> list[str]:
     """The channels of a fragment's recorded places that carry, or have carried, the same stream as these; none of a
     query with one stream."""
-    known = {name.removeprefix(_CARRIES): task for name, task in texts(broker.hgetall(keys.ranges(fragment))).items()
-             if name.startswith(_CARRIES)}
-    tasks = {known[channel] for channel in channels if channel in known}
-    return sorted(channel for channel, task in known.items() if task in tasks)
+    carried = {name.removeprefix(_CARRIES): task for name, task in texts(broker.hgetall(keys.ranges(fragment))).items()
+               if name.startswith(_CARRIES)}
+    tasks = {carried[channel] for channel in channels if channel in carried}
+    return sorted(channel for channel, task in carried.items() if task in tasks)
 
 
 def keep_inputs(channels: Channels, fragment: str, offsets: Mapping[str, Offset]) -> None:

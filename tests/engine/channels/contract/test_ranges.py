@@ -106,7 +106,7 @@ def test_who_goes_on_with_several_streams_repeats_each_batch_in_all_of_them(
     for expected in places[copy + 1:]:
         place = heir.batch(place)
         assert place == expected
-    own = heir.batch(place)
-    assert own != place and broker.hget(keys.ranges("heir"), "next").decode() == text_of(own)
+    reached = heir.batch(place)
+    assert reached != place and broker.hget(keys.ranges("heir"), "next").decode() == text_of(reached)
     with pytest.raises(Exception, match="WEIROVERTAKEN r: heir goes on with it"):
         query.batch(places[-1])

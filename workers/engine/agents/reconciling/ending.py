@@ -116,8 +116,8 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
               if item.channel not in left.offsets}
     places = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
-    known = snapshot.records.known
-    streams = streams_by_channel((*snapshot.running.inputs, *(known.inputs if known is not None else ())))
+    recorded = snapshot.records.known
+    streams = streams_by_channel((*snapshot.running.inputs, *(recorded.inputs if recorded is not None else ())))
     if streams and left.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
         return (Resume(), RetryAt(snapshot.now_ms + RETRY_MS))
     return (read, BeginRanges(place_of(left), places, streams), Resume(), RecordCopy(names, left))
