@@ -101,6 +101,7 @@ def newest_in(block: bytes | None, room: DecodingRoom) -> list[pa.RecordBatch]:
             shown = shown.slice(shown.num_rows - shown.num_rows // 2)  # of one alone nothing is left
         if shown.num_rows:
             room.take(events=shown.num_rows, values=values)
+        if shown.num_rows or not batch.num_rows:  # one without events says which columns there are
             newest.append(shown)
         if shown.num_rows < batch.num_rows:
             room.events = 0  # what is older stands behind what has no room
