@@ -178,7 +178,10 @@ def parts_of_stream(stream: Any, ahead_ms: int, count: int) -> Iterator[Any]:
     for part_number in range(count):
         part = everything[everything["_own"] == part_number]
         if (behind := told(marks.behind(part_number))) is not None:
-            no_event = {name: None for name in part.columns} | number
+            # Missing doubles are NaN, as Spark gives them: with None, a column without any value would hold objects,
+            # and the fold would take NaN there for a value.
+            missing = {name: float("nan") if kind == "float64" else None for name, kind in part.dtypes.items()}
+            no_event = missing | number
             no_event |= {"_seq": NO_EVENT, "_time": 0, "_born": 0, "_key": "", TOLD: behind, "_own": part_number}
             part = pd.concat([part, pd.DataFrame([no_event])])
         yield part
