@@ -97,6 +97,7 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     not_read = snapshot(
         READER, FragmentState.RUNNING, **{**running, "desired": behind}, records=done,
         savepoints={"f1-0": upstream_end})
+    not_read = replace(not_read, actual=replace(not_read.actual, inputs=READER.inputs))
     assert decide(not_read, End(READER)) == (do.RetryAt(60_030),)
     young = snapshot(READER, FragmentState.RUNNING, **{**running, "since_ms": 59_000}, records=half)
     assert decide(young, End(READER)) == (do.HoldQuery(), do.Again(End(READER))), "it ends its batch first"
@@ -119,6 +120,32 @@ def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     assert released == do.Release() and recorded.savepoint == Savepoint(
         offsets={"f1-0.0": Offset("6-0")}, last_offsets={"f1-1.0": Offset("4-0")}, batch_bases={"f1-1.0": 4})
     assert recorded.state == do.HandedState(3, {})
+
+
+def test_a_fragment_that_moves_before_it_reads_its_new_channels_is_started_anew_to_read_them():
+    """A task that it reads was divided, and both moved by the next plan: one bundle has ended, which it never read."""
+    bundle = replace(SOURCE, id="f2-1")
+    reader = replace(READER, inputs=(Input("f2-0.0", "s"), Input("f2-1.0", "s")))
+    heir = replace(HEIR, id="f3-0", inputs=reader.inputs)
+    first = info("f2-0.0", last=Offset("3-0"), readers={"f1-1": START})
+    second = info("f2-1.0", last=Offset("7-0"), readers={"f1-1": START})
+    runs = snapshot(
+        READER, FragmentState.RUNNING, desired=wanting(heir, outgoing=(bundle, reader)), has_query=True,
+        records=Records(
+            known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True),
+        savepoints={"f2-1": Savepoint(last_offsets={"f2-1.0": Offset("7-0")})},
+        channels={"f2-0.0": first, "f2-1.0": second})
+    runs = replace(runs, actual=replace(runs.actual, inputs=READER.inputs))
+    assert decide(runs, End(reader)) == (do.Again(Restart(reader)),)
+    assert [type(step) for step in decide(runs, Restart(reader))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    stopped = snapshot(reader, desired=runs.desired, records=runs.records, channels=runs.channels)
+    assert of_kind(decide(stopped, Start(reader)), do.Compile) == [do.Compile(reader)]
+    reads_both = replace(
+        runs, actual=replace(runs.actual, inputs=reader.inputs), records=replace(runs.records, known=reader))
+    assert decide(reads_both, End(reader)) == (do.RetryAt(60_030),), "it has still to read what the bundle left"
+    progress = CheckpointProgress(4, True, None, {"f2-0.0": Offset("3-0"), "f2-1.0": Offset("7-0")})
+    has_read = replace(reads_both, records=replace(reads_both.records, progress=progress))
+    assert decide(has_read, End(reader)) == (do.HoldQuery(), do.Again(End(reader)))
 
 
 def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from scheduler.model.fragment import RunningBundle
+from scheduler.reuse.division import WantedBundle, divided_anew
 
 from .divided_world import NUMBERS, World, alone
 from .moved_bundles import OUT, Plans, check
@@ -77,6 +81,45 @@ def test_most_histories_have_moves():
         with pytest.MonkeyPatch.context() as patch:
             moves += play([60, 200, 200, 200], seed, patch)
     assert moves > 3
+
+
+def test_who_moves_before_it_reads_the_bundles_that_it_is_to_read_reads_all_that_they_wrote(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its slot does nothing between two plans: one divides what it reads, and one moves it with the new bundle."""
+    chance = random.Random(5)
+    world, plans = Nodes(chance, monkeypatch), Plans(chance)
+    world.deadly = False
+    slots = {"f1-0": "n1/0", "f1-1": "n1/0", "f1-2": "n1/0", "f1-3": "n1/1", "f1-4": "n2/1"}
+    plans.fragments = {
+        name: replace(fragment, slot=slots[name], bundles=(RunningBundle(name, slots[name]),) if name == "f1-2" else ())
+        for name, fragment in plans.fragments.items()}
+    world.want(plans.estate())
+    for _ in range(30):
+        turn(world)
+    assert plans.is_calm(world)
+    fragment = plans.fragments["f1-2"]
+    change = divided_anew(
+        fragment.tasks[0], fragment, [WantedBundle("n1/0", 1, 0.5)] * 2, ids=iter(["f2-0"]), left=frozenset(),
+        hands_over=True)
+    plans.fragments |= change.after
+    plans.generation += 1
+    world.want(plans.estate())
+    for node in world.nodes:
+        world.hear(node)
+    for _ in range(100):
+        world.turn("n1/0")
+    assert list(world.broker.events("f2-0.0")) and "f2-0.0" not in channels_read(world, "f1-3")
+    plans.go({"f2-0": "n2/0", "f1-3": "n2/0"})
+    world.want(plans.estate())
+    for _ in range(400):
+        turn(world)
+    check(world, plans)
+    check_that_nothing_is_left(world, outputs=(OUT,))
+
+
+def channels_read(world: Nodes, name: str) -> set[str]:
+    return {item.channel for item in world.running[name].fragment.inputs}
 
 
 @pytest.mark.long

@@ -31,7 +31,7 @@ from .instructions import (
     StayPaused,
     Stopped,
 )
-from .reconcile import CopyState, End, FragmentState, Leave, Pause, Start
+from .reconcile import CopyState, End, FragmentState, Leave, Pause, Restart, Start
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
 from .savepoint_decisions import (
@@ -39,9 +39,9 @@ from .savepoint_decisions import (
     beginning_of,
     end,
     has_lost_its_place,
-    has_read_to_the_end,
     has_repeated,
     left_by,
+    left_to_read,
     state_left,
 )
 from .snapshot import READY, Snapshot
@@ -63,7 +63,8 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
             action, Leave)
         again_ms = SOON_MS if is_soon else LEAVE_MS
         if not is_drained:
-            return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
+            step = Again(Restart(fragment)) if _lacks_inputs(snapshot, action) else RetryAt(snapshot.now_ms + again_ms)
+            return (*beginning.instructions, step)
         if isinstance(action, End) or (heirs and not snapshot.records.has_ended):
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
@@ -126,12 +127,22 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
     match action:
         case End(fragment):
-            return has_repeated(snapshot, fragment) and has_read_to_the_end(snapshot, fragment)
+            return has_repeated(snapshot, fragment) and not left_to_read(snapshot, fragment)
         case Pause(fragment):
             return snapshot.actual.gave_up or has_repeated(snapshot, fragment)
         case Leave(fragment):
             return has_read_all(snapshot, fragment)
     return True
+
+
+def _lacks_inputs(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
+    """Whether a fragment that ends has something left to read in a channel that its query does not read.
+
+    One plan gave it that channel, and the next one moved it before its query was started anew. It is no longer wanted,
+    so that reconciliation would not restart it: it would wait for good.
+    """
+    read = {item.channel for item in snapshot.actual.inputs}
+    return isinstance(action, End) and not left_to_read(snapshot, action.fragment) <= read
 
 
 def _only_fails(snapshot: Snapshot) -> bool:

@@ -128,10 +128,11 @@ def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
 # -- ending ------------------------------------------------------------------------------------------------------------
 
 
-def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether the fragment has read all that others wrote for it that ended before it; and, where it goes on on another
-    node, all that is on this one's disk for it."""
+def left_to_read(snapshot: Snapshot, fragment: WantedFragment) -> frozenset[str]:
+    """The channels that the fragment has not read to the end: what others wrote that ended before it; and, where it
+    goes on on another node, what is on this one's disk for it."""
     goes_elsewhere = bool(remote_successors(snapshot.desired, fragment.id))
+    left = set[str]()
     for item in fragment.inputs:
         last_offsets = [
             snapshot.savepoints[name].last_offsets[item.channel]
@@ -139,13 +140,12 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
             if item.channel in other.written and name in snapshot.savepoints
             and item.channel in snapshot.savepoints[name].last_offsets]
         offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
-        if offset is not None and any(offset < last for last in last_offsets):
-            return False
         info = snapshot.channels.get(item.channel)
         on_disk = info.spills.get(fragment.id) if info is not None and goes_elsewhere else None
-        if on_disk is not None and (offset is None or offset < on_disk):
-            return False
-    return True
+        if (offset is not None and any(offset < last for last in last_offsets)) or (
+                on_disk is not None and (offset is None or offset < on_disk)):
+            left.add(item.channel)
+    return frozenset(left)
 
 
 def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
