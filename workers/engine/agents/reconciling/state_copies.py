@@ -129,9 +129,9 @@ class QueryCopies:
             self._keep_nothing(fragment)
         elif not run.busy:
             self._without.discard(fragment.id)
-            holders = self._send(fragment, nodes, now_ms)
-            if not is_busy and (asked := self._ask(fragment, holders, now_ms)):
-                due.append(CopyState(fragment, holders=asked))
+            lacking = self._send(fragment, nodes, now_ms)
+            if not is_busy and (holders := self._ask(fragment, lacking, now_ms)):
+                due.append(CopyState(fragment, holders=holders))
             self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
             if self._is_changing_hands(desired, fragment):
                 self._told[fragment.id] = {
