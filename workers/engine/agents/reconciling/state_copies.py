@@ -79,7 +79,7 @@ class QueryCopies:
             Fragments for which something else is to be done first.
         """
         now_ms = self._clock_ms()
-        if now_ms < self._look_at_ms and not any(self._store.progress(name).is_done for name in self._resting):
+        if now_ms < self._look_at_ms and not self._is_any_at_rest():
             return ()
         self._look_at_ms = now_ms + LOOK_MS
         self._resting = dict.fromkeys(self._resting, False)
@@ -183,6 +183,12 @@ class QueryCopies:
             self._resting[fragment.id] = True
         self._made.update(dict.fromkeys(names, (now_ms, progress.batch)))
         return due
+
+    def _is_any_at_rest(self) -> bool:
+        """Whether a query stands still until a copy of its state is made."""
+        with suppress(*UNREADABLE):  # the next look in turn says whose checkpoint is none
+            return any(self._store.progress(fragment_id).is_done for fragment_id in self._resting)
+        return False
 
     def _resume(self, actual: Mapping[str, Actual]) -> None:
         """Let fragments plan batches again for which no copy is due any more; one that is started anew does so itself.
