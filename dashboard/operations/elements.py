@@ -41,7 +41,7 @@ class QueryDetail:
     """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
     ``before``: the queries whose place it took, the newest first; ``waits_because``: why it waits before it writes, in
     a sentence, empty where it does not; ``survives``: which losses its state survives, None where no copies are asked
-    for.
+    for, and ``copy_age_ms``: how old the oldest copy is that counts, None where there is none.
 
     ``traceback`` may show values of events: it is empty for whoever is of no team whose dataflow works in it, or may
     not read what leaves one of its tasks.
@@ -61,6 +61,7 @@ class QueryDetail:
     before: Sequence[str] = ()
     waits_because: str = ""
     survives: str | None = None
+    copy_age_ms: int | None = None
 
     @property
     def name(self) -> str:
@@ -144,7 +145,8 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
         list(zip(fragment.active_tasks, names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before,
-        waits_because(view, fragment, report), survival_in_words(report, survival_now(view, [(fragment, bundle)])))
+        waits_because(view, fragment, report), survival_in_words(report, survival_now(view, [(fragment, bundle)])),
+        _copy_age_ms(view, bundle, report))
 
 
 def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]:
@@ -168,7 +170,12 @@ def _checkpoint_of(view: View, fragment: Fragment, bundle: RunningBundle, tasks:
         bundle.id, tasks, report.state_kb, commit_ms,
         checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures,
         survival_in_words(report, survival_now(view, [(fragment, bundle)])),
-        copy_age_ms(report, at_ms=node.at_ms) if node is not None else None)
+        _copy_age_ms(view, bundle, report))
+
+
+def _copy_age_ms(view: View, bundle: RunningBundle, report: QueryReport) -> int | None:
+    node = view.node_report(node_of(bundle.slot))
+    return None if node is None else copy_age_ms(report, at_ms=node.at_ms)
 
 
 def queries_with(viewer: Viewer, task_id: str) -> list[NamedQuery]:

@@ -100,7 +100,8 @@ class SlotLoop:
         self._ended, self._due_ms, self._events = set[str](), dict[str, int](), list[dict[str, Any]]()
         self._reported, self._throttled = None, dict[str, str]()  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
-        self._state_sizes, self._listener = StateSizes(self._store.state_bytes), QueryListener(self._on_end)
+        self._state_sizes = StateSizes(self._store.state_bytes)
+        self._listener = QueryListener(self._on_end, lambda name: self._copies.is_awaited(name) and self._wake.set())
         self._hanging = HangingWatch(self._broker, self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")

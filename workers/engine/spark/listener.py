@@ -100,14 +100,17 @@ def parse_progress(document: dict[str, Any]) -> BatchProgress:
 class QueryListener:
     """Keeps the newest progress of every run of a query and tells when one has ended.
 
-    ``on_end`` is called with a run id on a thread of the listener bus: it must return at once.
+    ``on_end`` is called with a run id when a query has ended, ``on_batch`` with a query's name when a batch of it has.
+    Both are called on a thread of the listener bus, and must return at once; ``on_batch`` not where it is polled.
     """
 
     class Java:
         implements = ["org.apache.spark.sql.streaming.PythonStreamingQueryListener"]
 
-    def __init__(self, on_end: Callable[[str], None]) -> None:
-        self._on_end = on_end
+    def __init__(
+        self, on_end: Callable[[str], None], on_batch: Callable[[str], object] = lambda name: None
+    ) -> None:
+        self._on_end, self._on_batch = on_end, on_batch
         self._progress: dict[str, BatchProgress] = {}
         self._work: dict[str, Work] = {}
         self._told_ms: dict[str, int] = {}  # by name, for how long it was said to have been busy
@@ -198,7 +201,9 @@ class QueryListener:
         pass
 
     def onQueryProgress(self, event: Any) -> None:
-        self._keep(json.loads(event.progress().json()))
+        document = json.loads(event.progress().json())
+        self._keep(document)
+        self._on_batch(document.get("name") or "")
 
     def onQueryIdle(self, event: Any) -> None:
         pass

@@ -1,9 +1,10 @@
 """Copies of queries' state on other nodes, for when a machine is lost: one slot's side of sending and of holding them.
 
 The agent says which fragments have copies where, and whose this node holds (``supervising/copy_holders.py``). A copy is
-made between two batches, as one that goes ahead of a handover, and goes the same way: first all, then what is new. It
-counts once all of it is on the holder's disk (``<fragment>--<node>.held``). Inputs and ranges are freed behind the
-oldest copy (``scheduler/elasticity/query_copies.py``).
+made between two batches, as one that goes ahead of a handover, and goes the same way: first all, then what is new. A
+batch may last longer than a slot holds a query for it. Then no batch is planned behind that one until the copy is made.
+A copy counts once all of it is on the holder's disk (``<fragment>--<node>.held``). Inputs and ranges are freed behind
+the oldest copy (``scheduler/elasticity/query_copies.py``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
+from ..node_files.checkpoint import CheckpointProgress
 from ..node_files.node_store import CopyWishes, NodeStore
 from ..transport.ahead import LIMITS
 from ..transport.copies_ahead import CopyReceiver, CopySender
@@ -56,6 +58,8 @@ class QueryCopies:
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
         self._receiver = CopyReceiver(broker, store, news, self._manifests)
         self._made: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
+        # Fragments that plan no batch until a copy is made of the one under way; whether one is due, by the last look.
+        self._resting: dict[str, bool] = {}
         self._told: dict[str, dict[str, Any]] = {}  # by fragment
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
@@ -75,9 +79,17 @@ class QueryCopies:
             Fragments for which something else is to be done first.
         """
         now_ms = self._clock_ms()
-        if now_ms < self._look_at_ms:
+        if now_ms < self._look_at_ms and not self._is_any_at_rest():
             return ()
         self._look_at_ms = now_ms + LOOK_MS
+        self._resting = dict.fromkeys(self._resting, False)
+        due = self._due(desired, actual, busy, now_ms)
+        self._resume(actual)
+        return due
+
+    def _due(
+        self, desired: DesiredState, actual: Mapping[str, Actual], busy: Collection[str], now_ms: int
+    ) -> tuple[CopyState, ...]:
         wishes = self._node_store.read_copy_wishes()
         due: list[CopyState] = []
         if wishes is None:
@@ -93,6 +105,10 @@ class QueryCopies:
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
         return tuple(due)
+
+    def is_awaited(self, fragment_id: str) -> bool:
+        """Whether a copy is to be made as soon as the batch of a fragment that is under way has ended."""
+        return fragment_id in self._resting
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
         """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
@@ -113,8 +129,8 @@ class QueryCopies:
             self._keep_nothing(fragment)
         elif not run.busy:
             self._without.discard(fragment.id)
-            holders = self._send(fragment, nodes, now_ms)
-            if holders and not is_busy:
+            lacking = self._send(fragment, nodes, now_ms)
+            if not is_busy and (holders := self._ask(fragment, lacking, now_ms)):
                 due.append(CopyState(fragment, holders=holders))
             self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
             if self._is_changing_hands(desired, fragment):
@@ -124,24 +140,67 @@ class QueryCopies:
         return due
 
     def _send(self, fragment: WantedFragment, nodes: Collection[str], now_ms: int) -> tuple[str, ...]:
+        """Send what is next of a fragment's copies: the nodes for which new ones are due."""
         whole = self._broker.hkeys(keys.copies(fragment.id))
-        batch = self._store.progress(fragment.id).batch
+        progress = self._store.progress(fragment.id)
         return tuple(
             node for node in nodes
-            if batch >= 0 and self._is_due(fragment.id, node, batch, now_ms, is_whole=node.encode() in whole))
+            if progress.batch >= 0 and self._is_due(
+                keys.copy_name(fragment.id, node), progress, now_ms, is_whole=node.encode() in whole))
 
-    def _is_due(self, fragment_id: str, node: str, batch: int, now_ms: int, *, is_whole: bool) -> bool:
-        name = keys.copy_name(fragment_id, node)
+    def _is_due(self, name: str, progress: CheckpointProgress, now_ms: int, *, is_whole: bool) -> bool:
         sent = self._sender.send(name)
         if sent.is_refused:
             self._sender.drop(name)
         elif sent.has_copy and not sent.is_stored:
             return False
         made_ms, made_of = self._made.get(name, (0, -1))
-        if is_whole and sent.is_stored and (now_ms - made_ms < self._every_ms or made_of == batch):
-            return False
-        self._made[name] = now_ms, batch
-        return True
+        if not (is_whole and sent.is_stored) or self._has_outlasted(name, progress):
+            return True
+        return now_ms - made_ms >= self._every_ms and made_of != progress.batch
+
+    def _has_outlasted(self, name: str, progress: CheckpointProgress) -> bool:
+        """Whether the batch under way has lasted longer than the slot held its query for a copy, so that none was made.
+        """
+        return not progress.is_done and name in self._made and self._made[name][1] == progress.batch
+
+    def _ask(self, fragment: WantedFragment, due: tuple[str, ...], now_ms: int) -> tuple[str, ...]:
+        """The nodes for which copies are to be made now, of those for which they are due.
+
+        Behind a batch that has outlasted the slot's hold none is planned: it is asked again when that batch has ended.
+        """
+        progress = self._store.progress(fragment.id)
+        names = [keys.copy_name(fragment.id, node) for node in due]
+        is_resting = fragment.id in self._resting
+        if due and not progress.is_done and (
+                is_resting or any(self._has_outlasted(name, progress) for name in names)):
+            self._resting[fragment.id] = True
+            for name in names:
+                self._made.pop(name, None)
+            self._channels.pause(fragment.id)
+            return ()
+        if due and is_resting:
+            self._resting[fragment.id] = True
+        self._made.update(dict.fromkeys(names, (now_ms, progress.batch)))
+        return due
+
+    def _is_any_at_rest(self) -> bool:
+        """Whether a query stands still until a copy of its state is made."""
+        with suppress(*UNREADABLE):  # the next look in turn says whose checkpoint is none
+            return any(self._store.progress(fragment_id).is_done for fragment_id in self._resting)
+        return False
+
+    def _resume(self, actual: Mapping[str, Actual]) -> None:
+        """Let fragments plan batches again for which no copy is due any more; one that is started anew does so itself.
+        """
+        for fragment_id in [name for name, is_due in self._resting.items() if not is_due]:
+            run = actual.get(fragment_id)
+            if run is not None and run.busy:
+                continue  # it may rest for what is done with it
+            with suppress(redis.RedisError):  # the next look does it
+                if run is not None and run.state is FragmentState.RUNNING:
+                    self._channels.resume(fragment_id)
+                del self._resting[fragment_id]
 
     def _is_changing_hands(self, desired: DesiredState, fragment: WantedFragment) -> bool:
         """Whether others are to take keys of it, and have not begun: these have no copy yet."""
