@@ -189,7 +189,6 @@ def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_
     flow.grows()
     flow.divide([WantedBundle("n1/0", 1, 0.5), WantedBundle("n1/0", 1, 0.5)], "heavy")
     flow.is_over()
-    flow.grows()  # who reads both does so by now
     _, second = flow.bundles()
     others = {name: flow.fragments[name] for name in (flow.ids["summed"], lefts)}
     flow.go({second.id: flow.fragments[flow.ids["heavy"]], **others}, "n2")
