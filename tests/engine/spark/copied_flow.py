@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 
 from scheduler.key_division import whole_groups
@@ -12,6 +11,7 @@ from scheduler.reuse.handover import moved_in
 from workers.engine.lost_nodes import all_holders_of, declare_lost, holders_of
 
 from .keyed_flow import KeyedFlow
+from .lost_machines import end_machine
 from .rig import Hosts, Rig
 from .test_moved_bundles import kill
 
@@ -123,9 +123,7 @@ class CopiedFlow(KeyedFlow):
         is_back_early = self.chance.random() < 0.5
         pids = {node: self.rig.nodes[node].slot_pid("0") for node in lost}
         for node in lost:
-            self.rig.nodes[node].kill()
-            for folder in ("checkpoints", "folds", "nodes") if node in emptied else ():
-                shutil.rmtree(self.rig.nodes[node].data_dir / folder, ignore_errors=True)
+            end_machine(self.rig.nodes[node], with_disk=node in emptied)
         holders = holders_of(self.rig.broker, bundles, living=self.rig.nodes.keys() - set(lost))
         assert holders.keys() == bundles.keys(), f"no copy of {bundles.keys() - holders.keys()} counts"
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))

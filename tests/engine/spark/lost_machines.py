@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import redis
 
 from workers.engine.channels import keys
 
-from .rig import Hosts, Rig
+from .conftest import TRIGGER_MS
+from .own_broker import own_broker
+from .rig import Hosts, Rig, catalogue, running_agent
+
+
+@contextmanager
+def copying_nodes(
+    factory: pytest.TempPathFactory, test_types, with_jar, nodes: Sequence[str], *, copy_s: int
+) -> Iterator[Hosts]:
+    """An agent with a slot and a data folder for each node; all others hold copies for it."""
+    plugin_folder, types = test_types
+    with ExitStack() as stack:
+        broker = stack.enter_context(own_broker(factory.mktemp("broker")))
+        client = stack.enter_context(redis.Redis.from_url(broker.url))
+        agents = {
+            node: stack.enter_context(running_agent(
+                client, broker.url, with_jar(factory.mktemp(node)), plugin=plugin_folder,
+                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(nodes) - 1), WEIR_COPY_S=str(copy_s)))
+            for node in nodes}
+        for agent in agents.values():
+            agent.trigger_ms = TRIGGER_MS
+        yield Hosts(client, agents, own_broker=broker)
 
 
 def are_copied(hosts: Hosts, queries: Iterable[str], holders: Iterable[str]) -> None:

@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
-import redis
 
-from .conftest import TRIGGER_MS
 from .copied_flow import CopiedFlow
 from .keyed_flow import BRANCHES
-from .own_broker import own_broker
-from .rig import Hosts, catalogue, running_agent
+from .lost_machines import copying_nodes
+from .rig import Hosts
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("copied nodes")]
 
 NODES = ("n1", "n2", "n3")
-OUTPUTS = [output for output in BRANCHES if output != "paired"]  # queries that read several streams have no copies
+OUTPUTS = [output for output in BRANCHES if output != "paired"]  # of joins test_lost_nodes.py has copies
 
 
 @pytest.fixture(scope="module")
 def copied_nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iterator[Hosts]:
     """Three agents with a slot and a data folder each, of which each two hold copies for the third."""
-    plugin_folder, types = test_types
-    with ExitStack() as stack:
-        broker = stack.enter_context(own_broker(tmp_path_factory.mktemp("broker")))
-        client = stack.enter_context(redis.Redis.from_url(broker.url))
-        agents = {
-            node: stack.enter_context(running_agent(
-                client, broker.url, with_jar(tmp_path_factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(NODES) - 1), WEIR_COPY_S="2"))
-            for node in NODES}
-        hosts = Hosts(client, agents, own_broker=broker)
-        for rig in agents.values():
-            rig.trigger_ms = TRIGGER_MS
+    with copying_nodes(tmp_path_factory, test_types, with_jar, NODES, copy_s=2) as hosts:
         hosts.wait_serving()
         yield hosts
 

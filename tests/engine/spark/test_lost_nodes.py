@@ -5,12 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import redis
 
 from scheduler.key_division import whole_groups
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -18,11 +15,10 @@ from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.channels import keys
 
-from .conftest import NODES, TRIGGER_MS
+from .conftest import NODES
 from .keyed_flow import KeyedFlow
-from .lost_machines import are_copied, end_machine
-from .own_broker import own_broker
-from .rig import Hosts, catalogue, running_agent
+from .lost_machines import are_copied, copying_nodes, end_machine
+from .rig import Hosts
 from .test_moved_bundles import kill
 from .test_moves_between_nodes import Moving, check
 
@@ -114,18 +110,8 @@ class Spread(KeyedFlow):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iterator[Hosts]:
     """Two agents with a slot and a data folder each, which hold copies for one another."""
-    plugin_folder, types = test_types
-    with ExitStack() as stack:
-        broker = stack.enter_context(own_broker(tmp_path_factory.mktemp("broker")))
-        client = stack.enter_context(redis.Redis.from_url(broker.url))
-        agents = {
-            node: stack.enter_context(running_agent(
-                client, broker.url, with_jar(_folder(tmp_path_factory, node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_COPIES="1", WEIR_COPY_S=str(COPY_S)))
-            for node in NODES}
-        for agent in agents.values():
-            agent.trigger_ms = TRIGGER_MS
-        yield Hosts(client, agents, own_broker=broker)
+    with copying_nodes(tmp_path_factory, test_types, with_jar, NODES, copy_s=COPY_S) as hosts:
+        yield hosts
 
 
 @pytest.fixture
@@ -137,10 +123,6 @@ def nodes(both: Hosts) -> Hosts:
     both.wait_serving()
     both.end()
     return both
-
-
-def _folder(factory: pytest.TempPathFactory, node: str) -> Path:
-    return factory.mktemp(node)
 
 
 @pytest.mark.timeout(1_500)
