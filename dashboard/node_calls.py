@@ -11,6 +11,7 @@ from django.conf import settings
 from dashboard.jobs import broker, broker_needed
 from scheduler.contracts.driver_pages import DriverPage, DriverPageOrder
 from scheduler.contracts.logs import LogAnswer, LogOrder
+from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.key_loads import KeyLoads
 from workers.engine import key_meters, search_store
 from workers.engine import lost_nodes as lost
@@ -87,8 +88,8 @@ def all_copy_holders(queries: Iterable[str], *, living: Collection[str]) -> dict
         return lost.all_holders_of(broker(settings.REDIS_URL), queries, living=living)
 
 
-def heartbeats(nodes: Iterable[str]) -> dict[str, float | None]:
-    """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not.
+def heartbeats(nodes: Iterable[str]) -> dict[str, Heartbeat]:
+    """The newest heartbeat of each of these nodes, and of those that hold copies.
 
     Raises ``BrokerAway``.
     """

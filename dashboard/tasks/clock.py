@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import structlog
 from celery import Task
 from celery.signals import worker_ready, worker_shutdown
+from django.conf import settings
 from django.db import Error, close_old_connections
 
 from dashboard import jobs
@@ -35,7 +36,7 @@ log = structlog.get_logger(__name__)
 TURN = "clock"
 LEASE_MS = 6_000
 AT_ONCE = 4  # jobs
-TICK_S = 0.5
+TICK_S = min(0.5, settings.NODE_LOST_S / 4)  # missed nodes are looked for so often
 STOPS_WITHIN_S = 1.5
 
 

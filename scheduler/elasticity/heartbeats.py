@@ -7,6 +7,22 @@ from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A node's newest heartbeat.
+
+    Attributes
+    ----------
+    age_s : float, optional
+        How many seconds ago it came; None where none is there.
+    apart_s : float
+        Seconds between two of the node's heartbeats, as it says.
+    """
+
+    age_s: float | None
+    apart_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class HeartbeatWatch:
     """What somebody knows who looks for nodes' heartbeats at short intervals.
 
@@ -16,7 +32,7 @@ class HeartbeatWatch:
     Parameters
     ----------
     lost_s : float
-        Seconds, positive. Heartbeats come at least four times as often.
+        Seconds, positive. It is longer for a node of which fewer than four heartbeats would come in that time.
     since_s : float
         Since when every look went well; like all times here, in seconds of the watcher's clock, which never goes back.
     heard_s : Mapping
@@ -29,23 +45,24 @@ class HeartbeatWatch:
     heard_s: Mapping[str, float] = field(default_factory=dict)
     missed: frozenset[str] = frozenset()
 
-    def look(self, ages_s: Mapping[str, float | None], *, began_s: float, ended_s: float) -> HeartbeatWatch:
+    def look(self, newest: Mapping[str, Heartbeat], *, began_s: float, ended_s: float) -> HeartbeatWatch:
         """What is known after a look.
 
         Parameters
         ----------
-        ages_s : Mapping
-            By node: how old its newest heartbeat is; None where there is none.
+        newest : Mapping
+            By node: its newest heartbeat.
         began_s, ended_s : float
             When the broker was asked, and when it had answered.
         """
         is_late = began_s - self.looked_s > self.lost_s or ended_s - began_s > self.lost_s / 4
         since_s = ended_s if is_late else self.since_s
         heard_s = {
-            node: max(self.heard_s.get(node, since_s), since_s if age_s is None else ended_s - age_s)
-            for node, age_s in ages_s.items()}
+            node: max(self.heard_s.get(node, since_s), since_s if beat.age_s is None else ended_s - beat.age_s)
+            for node, beat in newest.items()}
         missed = frozenset(
-            node for node, at_s in heard_s.items() if ended_s - max(at_s, since_s) >= self.lost_s)
+            node for node, at_s in heard_s.items()
+            if ended_s - max(at_s, since_s) >= max(self.lost_s, 4 * newest[node].apart_s))
         return replace(self, since_s=since_s, looked_s=ended_s, heard_s=heard_s, missed=missed)
 
     def fail(self) -> HeartbeatWatch:

@@ -48,7 +48,8 @@ def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 def _recovery(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for bundles in given.bundles:
         yield "recovery", recoveries(
-            bundles=bundles, rate_per_s=given.rate, copy_s=given.copy_s, repeats=given.repeats)
+            bundles=bundles, rate_per_s=given.rate, copy_s=given.copy_s, lost_s=given.lost_s,
+            repeats=given.repeats)
 
 
 def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -98,6 +99,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=int, choices=(1, 2), default=1, help="moves: that the bundles are on")
     parser.add_argument("--rate", type=positive, default=500.0, help="recovery: events/s")
     parser.add_argument("--copy-s", type=positive, default=1.0, help="recovery: seconds between two copies of a state")
+    parser.add_argument(
+        "--lost-s", type=positive, default=2.0, help="recovery: a node is missed after so long without a heartbeat, s")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(

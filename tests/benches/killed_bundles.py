@@ -48,8 +48,6 @@ HOME, DIES, OTHER = NODES = ("n1", "n2", "n3")
 SOURCE, HELD, OUT = "f1-0", "f1-1", "f1-2"
 KEYS, COUNTS = 1_000, "distinct_count"  # of each key: it says how many events that has had, and keeps a sketch
 TRIGGER_MS = 500
-LOST_S = 2.0  # WEIR_NODE_LOST_S by default
-WATCH_S = 0.5  # so often the site looks for heartbeats
 QUIET_S = 6.0
 LOOK_S = 0.05
 WITHIN_S = 240.0
@@ -77,7 +75,7 @@ class Recovery:
     others_s: float
 
 
-def recoveries(*, bundles: int, rate_per_s: float, copy_s: float, repeats: int) -> list[dict[str, Any]]:
+def recoveries(*, bundles: int, rate_per_s: float, copy_s: float, lost_s: float, repeats: int) -> list[dict[str, Any]]:
     """A line for each number of bundles that die at once, up to half of them: medians, and the worst.
 
     Parameters
@@ -86,14 +84,16 @@ def recoveries(*, bundles: int, rate_per_s: float, copy_s: float, repeats: int) 
         Events/s for all bundles together.
     copy_s : float
         Seconds between two copies of a bundle's state.
+    lost_s : float
+        Seconds without a heartbeat after which a node is missed (``WEIR_NODE_LOST_S``).
 
     Raises
     ------
     DisturbedOutput
         A row of the output is missing or doubled.
     """
-    with _hosts(copy_s) as hosts:
-        flow = KilledBundles(hosts, bundles, rate_per_s)
+    with _hosts(copy_s, lost_s) as hosts:
+        flow = KilledBundles(hosts, bundles, rate_per_s, lost_s)
         lines = []
         for dead in range(1, max(1, bundles // 2) + 1):
             runs = [flow.kill(dead) for _ in range(repeats)]
@@ -115,7 +115,7 @@ def _line(dead: int, bundles: int, copy_s: float, runs: Sequence[Recovery]) -> d
 
 
 @contextmanager
-def _hosts(copy_s: float) -> Iterator[Hosts]:
+def _hosts(copy_s: float, lost_s: float) -> Iterator[Hosts]:
     """An agent with a slot for each node, beside a broker, in a folder that goes."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="weir-bench-")))
@@ -125,7 +125,7 @@ def _hosts(copy_s: float) -> Iterator[Hosts]:
         client = stack.enter_context(redis.Redis.from_url(broker.url))
         agents = {node: stack.enter_context(running_agent(
             client, broker.url, folder / node, task_types=task_types(), node=node, WEIR_COPIES="1",
-            WEIR_COPY_S=str(copy_s))) for node in NODES}
+            WEIR_COPY_S=str(copy_s), WEIR_NODE_LOST_S=str(lost_s))) for node in NODES}
         for rig in agents.values():
             rig.trigger_ms = TRIGGER_MS
         hosts = Hosts(client, agents, own_broker=broker)
@@ -136,8 +136,9 @@ def _hosts(copy_s: float) -> Iterator[Hosts]:
 class KilledBundles:
     """The count, whose bundles die and go on elsewhere."""
 
-    def __init__(self, hosts: Hosts, bundles: int, rate_per_s: float) -> None:
+    def __init__(self, hosts: Hosts, bundles: int, rate_per_s: float, lost_s: float) -> None:
         self._hosts, self._chance = hosts, random.Random(1)
+        self._lost_s, self._watch_s = lost_s, min(0.5, lost_s / 4)  # the site looks so often
         self._tasks = counted_by_key(KEYS, rate_per_s, task_types()[COUNTS], {"field": "name"})
         weights = whole_groups(dict.fromkeys(range(bundles), 1 / bundles))
         parts = [WantedBundle(f"{NODES[place % 3]}/0", 1, weights[place]) for place in range(bundles)]
@@ -161,7 +162,7 @@ class KilledBundles:
         dead = [bundle for bundle in self._bundles if node_of(bundle.slot) == DIES]
         watch = self._watch_until_quiet([bundle.id for bundle in dead])
         quiet_from_ms = _now_ms() - round(1000 * QUIET_S)
-        time.sleep(self._chance.uniform(0, WATCH_S))
+        time.sleep(self._chance.uniform(0, self._watch_s))
         killed_ms = _now_ms()
         ends = Thread(target=end_machine, args=(self._hosts.nodes[DIES],))
         ends.start()
@@ -248,16 +249,16 @@ class KilledBundles:
         """Wait until these are copied and all is quiet; what somebody knows by then who watches heartbeats."""
         are_copied(self._hosts, queries, NODES)
         are_copied(self._hosts, queries, NODES)
-        watch, quiet_s = HeartbeatWatch(LOST_S), time.monotonic() + QUIET_S
+        watch, quiet_s = HeartbeatWatch(self._lost_s), time.monotonic() + QUIET_S
         while time.monotonic() < quiet_s:
             watch = self._look(watch)
         return watch
 
     def _look(self, watch: HeartbeatWatch) -> HeartbeatWatch:
-        time.sleep(WATCH_S - time.time() % WATCH_S)
+        time.sleep(self._watch_s - time.time() % self._watch_s)
         began_s = time.monotonic()
-        ages_s = heartbeats(self._hosts.broker, NODES)
-        return watch.look(ages_s, began_s=began_s, ended_s=time.monotonic())
+        newest = heartbeats(self._hosts.broker, NODES)
+        return watch.look(newest, began_s=began_s, ended_s=time.monotonic())
 
     def _go_on(self, dead: Sequence[RunningBundle], watch: HeartbeatWatch) -> list[RunningBundle]:
         """All of them go on where their copies are, by one plan."""

@@ -26,6 +26,7 @@ from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
 from scheduler.elasticity.copied_queries import ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
@@ -108,10 +109,10 @@ class Hearts:
         self.watch = MissedNodes(clock_s=lambda: self.now_s)
         monkeypatch.setattr(lost_nodes, "heartbeats", self._read)
 
-    def _read(self, _: object, __: object) -> dict[str, float | None]:
+    def _read(self, _: object, __: object) -> dict[str, Heartbeat]:
         if self.is_away:
             raise redis.ConnectionError
-        return self.ages_s
+        return {node: Heartbeat(age_s) for node, age_s in self.ages_s.items()}
 
     def look(self, *, for_s: float) -> bool:
         """Whether moves are to begin after looks for so long."""

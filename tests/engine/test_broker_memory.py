@@ -21,6 +21,7 @@ from workers.engine.broker_room import bound_largest, keep_room, largest, memory
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.intake import IntakeStore
+from workers.engine.worker_settings import Settings
 
 pytestmark = pytest.mark.broker
 CHANNEL, VALVE = "rehearsal-n1-a.0", keys.valve("rehearsal-n1-a")  # a slot of that node reaches what is named so
@@ -87,7 +88,7 @@ def test_nobody_stores_much_by_what_makes_room(slot, broker, name, at):
 
 def test_the_estate_is_led_at_a_full_broker(broker, tmp_path):
     lease = Lease(broker, "n1", folder=tmp_path)
-    publisher = ReportPublisher(broker, "n1", lease, on_lease_state=lambda _: None)
+    publisher = ReportPublisher(broker, Settings(node="n1"), lease, on_lease_state=lambda _: None)
     desired = DesiredState(version=1, node="n1", generation=1)
     with bounded(broker, more_mb=20):
         fill(broker)

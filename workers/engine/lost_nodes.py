@@ -10,6 +10,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.copy_reports import CopyReport, copies_told
+from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.elasticity.query_copies import BatchCopy, counting_copies
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import kept_from
@@ -74,13 +75,19 @@ def all_holders_of(
     return holders
 
 
-def heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, float | None]:
-    """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not.
+def heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, Heartbeat]:
+    """The newest heartbeat of each of these nodes, and of those that hold copies.
 
     Of an agent of an earlier version nothing is read: it renews its lease every 3 s.
     """
-    holders = {node for node, facts in _holders(broker).items() if RENEWS_S in facts}
-    return read_heartbeats(broker, sorted(holders.union(nodes)))
+    apart_s = {node: _apart_s(facts[RENEWS_S]) for node, facts in _holders(broker).items() if RENEWS_S in facts}
+    ages_s = read_heartbeats(broker, sorted(apart_s.keys() | set(nodes)))
+    return {node: Heartbeat(age_s, apart_s.get(node, 0.0)) for node, age_s in ages_s.items()}
+
+
+def _apart_s(told: object) -> float:
+    """Of what a node says, whatever that is: nobody is watched for longer than earlier versions are."""
+    return min(3.0, max(0.0, told)) if isinstance(told, int | float) else 0.0
 
 
 def lost_nodes(broker: redis.Redis) -> frozenset[str]:

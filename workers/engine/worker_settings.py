@@ -44,9 +44,15 @@ class Settings:
     copies: int = 0  # of each query's state, on other nodes
     copy_s: float = 10.0  # between two of them
     copies_mb: int = 1024  # for those of other nodes
+    node_lost_s: float = 2.0  # without a heartbeat, after which a node's queries go on from copies
     zone: str = ""  # what fails together with this node
     pin: Literal["auto", "always", "never"] = "auto"
     link: str = ""  # by what the launcher has joined this node to the broker, in words; empty: by nothing of its own
+
+    @property
+    def heartbeat_s(self) -> float:
+        """Seconds between two heartbeats of the node: a quarter of what it may be silent, twice a second at least."""
+        return min(0.5, max(0.05, self.node_lost_s / 4))
 
 
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
@@ -80,6 +86,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         copies=int(_choice(env, "WEIR_COPIES", ("0", "1", "2", "3"), str(default.copies))),
         copy_s=float(env.get("WEIR_COPY_S", default.copy_s)),
         copies_mb=int(env.get("WEIR_COPIES_MB", default.copies_mb)),
+        node_lost_s=float(env.get("WEIR_NODE_LOST_S", default.node_lost_s)),
         zone=env.get("WEIR_ZONE", default.zone),
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
         link=env.get("WEIR_LINK", default.link),

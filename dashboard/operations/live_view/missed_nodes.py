@@ -1,7 +1,8 @@
 """Missed nodes: no heartbeat comes, and copies of their queries' state are on others. They count as silent at once.
 
-Agents renew their leases twice a second; who watches reads how old the renewals are. A node without copies elsewhere is
-not missed: nothing could go on, and it may be back soon. No state of the estate changes, so nothing is audited.
+Agents renew their leases twice a second or more often; who watches reads how old the renewals are. A node without
+copies elsewhere is not missed: nothing could go on, and it may be back soon. No state of the estate changes, so nothing
+is audited.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class MissedNodes:
         """Note who is missed and who is back; whether anybody is missed so newly that moves are to begin at once."""
         before, began_s = self._watch, self._clock_s()
         try:
-            ages_s = node_calls.heartbeats(self._missed)
-            self._watch = before.look(ages_s, began_s=began_s, ended_s=self._clock_s())
+            newest = node_calls.heartbeats(self._missed)
+            self._watch = before.look(newest, began_s=began_s, ended_s=self._clock_s())
             if self._watch.since_s != before.since_s:  # another process may have watched meanwhile
                 self._missed = dict(
                     NodeRow.objects.exclude(missed_since=None).values_list("name", "missed_since"))

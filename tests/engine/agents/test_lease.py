@@ -9,6 +9,7 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DesiredState
+from scheduler.elasticity.heartbeats import Heartbeat
 from workers.engine.agents.node_agent import NodeAgent
 from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.lease import Lease, LeaseState
@@ -31,16 +32,16 @@ def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_take
 @pytest.mark.broker
 def test_a_lease_is_a_heartbeat(broker: redis.Redis, tmp_path: Path) -> None:
     """Of who says that it renews it often: an agent of an earlier version does not."""
-    for node, facts in {"n1": {RENEWS_S: 0.5}, "n2": {RENEWS_S: 0.5}, "old": {"zone": "z"}}.items():
+    for node, facts in {"n1": {RENEWS_S: 0.5}, "n2": {RENEWS_S: "soon"}, "old": {"zone": "z"}}.items():
         broker.hset(keys.HOLDERS, node, json.dumps(facts))
     lease = Lease(broker, "n1", folder=tmp_path)
     lease.renew()
-    ages_s = heartbeats(broker, ["n3"])
-    assert ages_s.keys() == {"n1", "n2", "n3"} and ages_s["n2"] is ages_s["n3"] is None
+    newest = heartbeats(broker, ["n3"])
+    assert newest.keys() == {"n1", "n2", "n3"} and newest["n2"] == newest["n3"] == Heartbeat(None)
     broker.pexpire(keys.lease("n1"), 4_000)
-    assert 6 <= heartbeats(broker, ())["n1"] < 10 and ages_s["n1"] < 6
+    assert 6 <= heartbeats(broker, ())["n1"].age_s < 10 and newest["n1"].age_s < 6 and newest["n1"].apart_s == 0.5
     lease.give_back()
-    assert heartbeats(broker, ())["n1"] is None and zones(broker) == {"old": "z"}
+    assert heartbeats(broker, ())["n1"].age_s is None and zones(broker) == {"old": "z"}
 
 
 @pytest.mark.broker

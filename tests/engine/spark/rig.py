@@ -29,6 +29,7 @@ from scheduler.model.wave_elements import wave_elements
 from workers.engine import desired_publishing, observed
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.jvm import build
 from workers.engine.wave_publishing import publish_waves
 from workers.processes import spawn, stop
 
@@ -289,6 +290,7 @@ def running_agent(
     task_types: Mapping[str, TaskType], node: str = NODE, command: Sequence[str] = Rig.command, **environment: str,
 ) -> Iterator[Rig]:
     """Run an agent; afterwards nothing of it is left."""
+    build.build(data_dir)  # slots are behind a wall: none of them could
     paths = [str(plugin)] if plugin else []
     rig = Rig(
         broker=broker, url=url, data_dir=data_dir, task_types=task_types, node=node, slot_count=slots,

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.elasticity.heartbeats import HeartbeatWatch
+from scheduler.elasticity.heartbeats import Heartbeat, HeartbeatWatch
 
 BEAT_S, LOOK_S, LOST_S = 0.5, 0.5, 2.0
+BEATS_S = {"a": BEAT_S, "b": 2.5, "dead": BEAT_S}
 END_S = 40.0
 
 
@@ -29,15 +30,15 @@ class Outages:
         return until if until - at_s <= most_s else None
 
 
-def beats(chance: random.Random, outages: Outages, *, dies_s: float) -> list[float]:
+def beats(chance: random.Random, outages: Outages, *, dies_s: float, apart_s: float = BEAT_S) -> list[float]:
     """When the broker took in the heartbeats of an agent."""
-    at_s, taken = chance.uniform(0, BEAT_S), []
+    at_s, taken = chance.uniform(0, apart_s), []
     while at_s < dies_s:
         done_s = outages.answered(at_s, most_s=2.0)
         if done_s is not None:
             done_s += chance.uniform(0, 0.05)
             taken += [done_s] if at_s < dies_s else []
-        at_s = max(at_s + BEAT_S, done_s if done_s is not None else at_s + 2.0)
+        at_s = max(at_s + apart_s, done_s if done_s is not None else at_s + 2.0)
     return taken
 
 
@@ -57,7 +58,8 @@ def looks(
             ages = {}
             for node, moments in taken.items():
                 newest = max((moment for moment in moments if moment <= answered_s), default=None)
-                ages[node] = None if newest is None or answered_s - newest > 10 else answered_s - newest
+                age_s = None if newest is None or answered_s - newest > 10 else answered_s - newest
+                ages[node] = Heartbeat(age_s, BEATS_S[node])
             ended_s = answered_s + chance.uniform(0, 0.02)
             if trusts:
                 watch, at_s = replace(watch, since_s=0.0, looked_s=ended_s), ended_s
@@ -72,7 +74,8 @@ def play(seed: int, *, trusts: bool = False) -> None:
     chance = random.Random(seed)
     outages = Outages(chance, number=seed % 6)
     dies_s = chance.uniform(5, 20)
-    taken = {node: beats(chance, outages, dies_s=dies_s if node == "dead" else END_S) for node in ("a", "b", "dead")}
+    taken = {node: beats(chance, outages, dies_s=dies_s if node == "dead" else END_S, apart_s=apart_s)
+             for node, apart_s in BEATS_S.items()}
     seen = list(looks(chance, outages, taken, is_busy=seed % 2 == 1, trusts=trusts))
     for at_s, missed in seen:
         assert not missed & {"a", "b"}, f"alive, at {at_s}"
@@ -107,5 +110,6 @@ def test_a_dead_node_is_missed_within_half_a_second_of_the_limit() -> None:
 def test_one_that_is_heard_again_is_missed_no_more() -> None:
     watch = HeartbeatWatch(LOST_S)
     for tenths in range(0, 60, 5):
-        watch = watch.look({"n": None if 20 <= tenths < 55 else 0.1}, began_s=tenths / 10, ended_s=tenths / 10)
+        watch = watch.look(
+            {"n": Heartbeat(None if 20 <= tenths < 55 else 0.1)}, began_s=tenths / 10, ended_s=tenths / 10)
         assert ("n" in watch.missed) == (35 <= tenths < 55)

@@ -122,7 +122,7 @@ class NodeAgent:
         self._store.take_over()
         self._wait_until(StateElsewhere(self._broker, self._store).may_begin, "others may have copies of what ran here")
         self._confinement.prepare()
-        publisher = ReportPublisher(self._broker, self._settings.node, self._lease, on_lease_state=self._on_lease_state)
+        publisher = ReportPublisher(self._broker, self._settings, self._lease, on_lease_state=self._on_lease_state)
         watcher = DesiredStateWatcher(
             self._broker, self._store, on_change=self._on_desired, on_coming=self._users.expect,
             cycle_s=self._settings.supervisor_cycle_s)

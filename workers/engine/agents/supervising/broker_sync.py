@@ -17,13 +17,13 @@ from workers.engine import broker_room, desired_publishing
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.observed import REPORT_LIVES_S
+from workers.engine.worker_settings import Settings
 
 from ..agent_logs import logger
 from ..node_files.node_store import NodeStore
 from .lease import Lease, LeaseState
 
 RETRY_S = 1.0  # after the broker was away, or something else went wrong
-RENEW_S = 0.5  # the lease, which is the node's heartbeat
 TELL_S = 3.0  # how often who asked hears how the lease stands, though it stands as before
 TIMEOUT_S = 2.0
 
@@ -112,11 +112,11 @@ class ReportPublisher(threading.Thread):
     """Sends reports and events, newest first in importance, and keeps the lease."""
 
     def __init__(
-        self, broker: redis.Redis, node: str, lease: Lease, *, on_lease_state: Callable[[LeaseState], None]
+        self, broker: redis.Redis, settings: Settings, lease: Lease, *, on_lease_state: Callable[[LeaseState], None]
     ) -> None:
         super().__init__(name="publisher", daemon=True)
         self._broker = broker
-        self._node = node
+        self._node, self._heartbeat_s = settings.node, settings.heartbeat_s
         self._lease = lease
         self._on_lease_state = on_lease_state
         self._report: Mapping[str, Any] | None = None
@@ -151,7 +151,7 @@ class ReportPublisher(threading.Thread):
             self._wake.clear()
             if (now_s := time.monotonic()) >= renew_at:
                 state = self._lease.renew()
-                renew_at = now_s + RENEW_S
+                renew_at = now_s + self._heartbeat_s
                 if now_s >= tell_at:
                     self._keep_room()
                 if state is not before or now_s >= tell_at:

@@ -27,7 +27,6 @@ from workers.library.registry import task_types
 
 from ..agent_logs import logger
 from ..node_files.node_store import CopyWishes, NewestDesired, NodeStore
-from .broker_sync import RENEW_S
 from .broker_users import BrokerUsers
 from .supervision import SlotProcess
 
@@ -61,7 +60,9 @@ class CopyHolders:
             The broker does not answer: what was said stands.
         """
         node, before = self._store.node, self._store.read_copy_wishes() or CopyWishes()
-        facts = {"zone": self._settings.zone, "room_bytes": self._settings.copies_mb << 20, RENEWS_S: RENEW_S}
+        facts = {
+            "zone": self._settings.zone, "room_bytes": self._settings.copies_mb << 20,
+            RENEWS_S: self._settings.heartbeat_s}
         self._broker.hdel(keys.LOST, node)  # what is not gone on with elsewhere is handed over from here
         self._broker.hset(keys.HOLDERS, node, json.dumps(facts))
         living = tuple(sorted(name for name, _ in observed.read_reports(self._broker).items()))
