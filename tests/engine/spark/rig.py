@@ -172,7 +172,7 @@ class Rig(Watched):
         tree = self.tree()
         self.process.kill()
         self.process.wait()
-        _end(tree)
+        _end(tree, after_s=0)
 
     def stop(self) -> None:
         """Let the agent drain and end; afterwards nothing of it is left. One that was killed has ended."""
@@ -278,10 +278,12 @@ def _rows_of(block: bytes) -> list[dict[str, Any]]:
     return block_codec.block_rows(block)
 
 
-def _end(processes: Sequence[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=5)
+def _end(processes: Sequence[psutil.Process], *, after_s: float = 5.0) -> None:
+    _, alive = psutil.wait_procs(processes, timeout=after_s)
     for left in alive:
-        left.kill()
+        with suppress(psutil.NoSuchProcess):
+            left.kill()
+    psutil.wait_procs(alive, timeout=5)
 
 
 @contextmanager
