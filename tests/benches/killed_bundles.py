@@ -168,13 +168,13 @@ class KilledBundles:
         ends.start()
         while DIES not in watch.missed:
             watch = self._look(watch)
-        ends.join()
         missed_ms = _now_ms()
         last = {bundle.part: self._newest(bundle.part) for bundle in dead}
         heirs = self._go_on(dead, watch)
         planned_ms = _now_ms()
         new_rows = self._wait_for_new_rows(last)
         out_ms = self._wait_for_output({part: number for part, (_, number) in new_rows.items()})
+        ends.join()
         self._hosts.wait_running(*(heir.id for heir in heirs))
         started_ms = {name: query.since_ms for name, query in self._hosts.reports().queries()}
         slowest = max(heirs, key=lambda heir: out_ms[heir.part])
