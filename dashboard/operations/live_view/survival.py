@@ -59,7 +59,9 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
 def oldest_in_words(survival: DataflowSurvival) -> str:
     """How old the oldest copy is that counts; empty where there is none."""
     age_ms = survival["copy_age_ms"]
-    return "" if age_ms is None else f"The oldest copy is {age_ms / 1000:,.1f} s old."
+    if age_ms is None:
+        return ""
+    return f"The oldest copy is {age_ms / 1000:,.1f} s old." if age_ms else "The oldest copy has all that was done."
 
 
 def more_in_words(survival: DataflowSurvival) -> str:
