@@ -9,6 +9,7 @@ from dashboard.operations.live_view.document_fields import MovingCount
 from dashboard.operations.live_view.query_states import NOT_HEARD
 from scheduler.contracts.reports import QueryReport
 from scheduler.elasticity.copies import Survival
+from scheduler.model.latency_limits import figure_in_words
 
 
 class DataflowSurvival(TypedDict):
@@ -59,9 +60,9 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
 def oldest_in_words(survival: DataflowSurvival) -> str:
     """How old the oldest copy is that counts; empty where there is none."""
     age_ms = survival["copy_age_ms"]
-    if age_ms is None:
-        return ""
-    return f"The oldest copy is {age_ms / 1000:,.1f} s old." if age_ms else "The oldest copy has all that was done."
+    if not age_ms:
+        return "" if age_ms is None else "The oldest copy has all that was done."
+    return f"The oldest copy is {figure_in_words(age_ms / 1000)} old."
 
 
 def more_in_words(survival: DataflowSurvival) -> str:
