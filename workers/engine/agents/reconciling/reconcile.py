@@ -266,7 +266,8 @@ def reconcile(
     for fragment in wanted.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
-            if actual_run is not None and fragment.id not in resting and _may_act(actual_run, now_ms):
+            if actual_run is not None and fragment.id not in resting and (
+                    _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy)):
                 changes.append(Pause(fragment))
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
