@@ -53,11 +53,11 @@ class MovesAtOnce(Plans):
     def move(self) -> None:
         """Some go to one slot, or each to any."""
         queries = self._movable()
-        chance, one = self.chance, self.chance.choice(("", *FAR))
+        chance, same = self.chance, self.chance.choice(("", *FAR))
         likely = {READER: 0.95, SOURCE: 0.5}
         names = [name for name in queries if chance.random() < likely.get(name, 0.8)] or [READER]
         chance.shuffle(names)
-        slots = {name: one if one not in ("", queries[name][1].slot) else chance.choice(
+        slots = {name: same if same not in ("", queries[name][1].slot) else chance.choice(
             [slot for slot in FAR if slot != queries[name][1].slot]) for name in names}
         change = moved_in(
             self.estate(), slots, outputs={"o"}, homes={name: queries[name][0] for name in names})

@@ -57,7 +57,7 @@ class SourceSuspects:
         self._working: tuple[str, ...] = ()
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
         self._kept = KeptSuspicion(
-            folder / "connectors.suspects", told="sources and sinks are suspected of their host's end")
+            folder / "connectors.suspects", event="sources and sinks are suspected of their host's end")
         deaths = [death for death in (read_record(self._ended, _death_of), self._crash()) if death is not None]
         if deaths:  # the newer one: the other was looked at before
             self._kept.keep(_blamed(self._kept.now, max(deaths, key=lambda death: death.at_ms)))

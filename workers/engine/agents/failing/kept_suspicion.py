@@ -21,12 +21,12 @@ class KeptSuspicion:
 
     Parameters
     ----------
-    told : str
+    event : str
         What is logged whenever it is another one.
     """
 
-    def __init__(self, path: Path, *, told: str) -> None:
-        self._path, self._told = path, told
+    def __init__(self, path: Path, *, event: str) -> None:
+        self._path, self._event = path, event
         self.now = read_record(path, Suspicion.of) or Suspicion()
 
     def keep(self, suspicion: Suspicion) -> None:
@@ -34,7 +34,7 @@ class KeptSuspicion:
         if suspicion != self.now:
             self.now = suspicion
             write_atomically(self._path, json.dumps(suspicion.document()))
-            logger().warning(self._told, **suspicion.document())
+            logger().warning(self._event, **suspicion.document())
 
 
 def read_record(path: Path, read: Callable[[Any], Record]) -> Record | None:

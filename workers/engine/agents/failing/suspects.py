@@ -25,7 +25,7 @@ class Suspects:
     """Holds queries of a slot back, by what its drivers died of."""
 
     def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
-        self._kept = KeptSuspicion(store.folder / "suspects", told="queries are suspected of a driver's end")
+        self._kept = KeptSuspicion(store.folder / "suspects", event="queries are suspected of a driver's end")
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
         if (death := node_store.read_death(slot)) is not None:
             batching = [query for query in death.working if not store.progress(query).is_done]

@@ -168,9 +168,9 @@ class BrokerUsers:
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
         earlier = [fragment for name, fragment in self._known.items() if name in recorded]
-        kept = self._store.read_desired()
-        coming = (self._coming,) if self._coming.order >= kept.order else ()
-        fragments = key_patterns.known_fragments(kept, *coming, earlier=earlier)
+        stored = self._store.read_desired()
+        coming = (self._coming,) if self._coming.order >= stored.order else ()
+        fragments = key_patterns.known_fragments(stored, *coming, earlier=earlier)
         if fragments != self._known or not self._store.known_path.exists():
             self._store.write_known(fragments)
             self._known = fragments
