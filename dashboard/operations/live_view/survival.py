@@ -19,7 +19,8 @@ class DataflowSurvival(TypedDict):
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
     elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
     (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
-    state of none is known. ``copy_age_ms`` is how old the oldest copy is that counts; null where there is none.
+    state of none is known. ``copy_age_ms`` is how old the oldest batch is that the oldest copy that counts
+    lacks: 0 where it lacks none, null where there is no copy.
     """
 
     words: str
