@@ -8,7 +8,7 @@ from typing import Any
 from .model.errors import InvalidTransition, NothingToGain
 from .model.plan import Plan
 from .model.plan_kinds import DEFRAGMENT
-from .model.ports import EstateView
+from .model.ports import EstateView, expect
 from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .performance.pricing import query_cores
@@ -69,6 +69,7 @@ def plan_defragmentation(
     else:
         step = step_of(estate, path, **limits) if fragments.issuperset(path) else None
         possible = [] if step is None else [step]
+    expect(prices.paces_ms, fragments)
     ranked = [
         (worth_of(estate, candidate, prices=prices, query_cores=for_query, evidence=evidence, rule=rule), candidate)
         for candidate in possible]

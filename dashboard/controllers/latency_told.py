@@ -31,7 +31,7 @@ from scheduler.latency.limits_met import LATE, MISSED, WAITING
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
-from scheduler.model.latency_limits import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, figure_in_words, in_words
 
 OPENED = "open"  # the kind of remedy
 
@@ -134,7 +134,7 @@ def _remedy(
     price = tariff()
     more = cores * max(price.slot_hour(node_of(estate.fragments[query].slot)) for query in opened)
     queries = opened[0] if len(opened) == 1 else f"{len(opened)} queries"
-    words = (f"Would be met by open batches of {queries}: events then take about {in_words(float(f'{then_s:.2g}'))}, "
+    words = (f"Would be met by open batches of {queries}: events then take about {figure_in_words(then_s, most=2)}, "
              f"for {cpu_in_words(cores, more, price.currency)}. "
              f"{_waits_for(record, opened, mode)}")
     return {

@@ -18,6 +18,7 @@ from scheduler.guards.figure_streams import DATAFLOW_FIGURES
 from scheduler.guards.guard_dry_run import GuardDryRun
 from scheduler.guards.guard_traces import GuardTerm, GuardTrace
 from scheduler.guards.task_figures import TASK_FIGURES
+from scheduler.model.latency_limits import figure_in_words
 
 ON = "on"  # the chart of alternates
 POINTS = 480  # of a line
@@ -166,15 +167,9 @@ def _bars(kind: str, spans: Sequence[AlternateSpan]) -> dict[str, Any]:
         "base": [iso_moment(span.begin_ms / 1000) for span in spans],
         "x": [span.end_ms - span.begin_ms for span in spans], "y": [span.alternate for span in spans],
         "width": height, "offset": offset,
-        "customdata": [f"{span.alternate}: {_NAMES[kind]}, {_long(span)}" for span in spans],
+        "customdata": [f"{span.alternate}: {_NAMES[kind]}, {figure_in_words((span.end_ms - span.begin_ms) / 1000)}"
+                       for span in spans],
         "hovertemplate": "%{customdata}<extra></extra>"}
-
-
-def _long(span: AlternateSpan) -> str:
-    """How long a span is, in the unit that people would say."""
-    seconds = (span.end_ms - span.begin_ms) / 1000
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else (
-        f"{seconds / 3600:.1f} h")
 
 
 def _summary(on: Sequence[AlternateSpan], tried: Sequence[AlternateSpan]) -> str:

@@ -29,7 +29,7 @@ from scheduler.latency.ways import reads_among, upstream_of, way_of
 from scheduler.model.estate import Estate
 from scheduler.model.figure_words import in_digits
 from scheduler.model.fragment import node_of
-from scheduler.model.latency_limits import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, figure_in_words
 from scheduler.performance.pricing import query_cores
 from scheduler.reuse.defragment import series_along
 
@@ -117,7 +117,7 @@ def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
     slot_hour = max(price.slot_hour(node_of(slot)) for slot in slots)
     more = remedy.cores * slot_hour
     what = _words(remedy)
-    words = (f"{what}: events then take about {in_words(float(f'{remedy.latency_s:.2g}'))}, for "
+    words = (f"{what}: events then take about {figure_in_words(remedy.latency_s, most=2)}, for "
              f"{cpu_in_words(remedy.cores, more, price.currency)}")
     if remedy.slots:
         words += (f"; {remedy.slots} slot{'s' * (remedy.slots > 1)} of a core {'are' if remedy.slots > 1 else 'is'} "
@@ -131,7 +131,7 @@ def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
 
 def _words(remedy: Remedy) -> str:
     if remedy.kind == ASK:
-        return f"Ask for {in_words(float(f'{remedy.limit_s:.2g}'))} or more"
+        return f"Ask for {figure_in_words(remedy.limit_s, most=2)} or more"
     fuse = " and ".join(f"fuse {', '.join(chain)} into one query" for chain in remedy.fused)
     if remedy.kind == CHAIN:
         return f"{fuse[:1].upper()}{fuse[1:]} (the controller chaining does that, or Defragment)"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from django.conf import settings
 
 from scheduler.model.errors import WeirError
+from scheduler.model.latency_limits import figure_in_words
 
 
 class TeamLimitReached(WeirError):
@@ -68,5 +69,5 @@ def require_room(limit: TeamLimit, *, owner: str, taken: int, more: int = 1, ret
     if retry_after_s is None:
         raise TeamLimitReached(message, remedy=f"{limit.remedy}, {by}", most=limit.most, taken=taken)
     raise AskedTooOften(
-        message, remedy=f"{limit.remedy} {retry_after_s} s, {by}", most=limit.most, taken=taken,
+        message, remedy=f"{limit.remedy} {figure_in_words(retry_after_s)}, {by}", most=limit.most, taken=taken,
         retry_after_s=retry_after_s)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from scheduler.model.checks import FiniteFigures
+from scheduler.model.latency_limits import figure_in_words
 from scheduler.simulation.elastic import RentedVm, VmClass
 
 from .adaptation_port import left_of_begun_hour
@@ -110,5 +111,6 @@ def _given_back(staying: Collection[OrderedMachine], *, spare: int, at_s: float)
         if machine.is_empty and machine.vm.kind.cores <= spare and left_s < ENDS_S:
             spare -= machine.vm.kind.cores
             orders.append(StopMachine(
-                machine.node, f"Nothing runs on it, nobody needs its slots, and its paid hour ends in {left_s:.0f} s."))
+                machine.node, "Nothing runs on it, nobody needs its slots, and its paid hour ends in "
+                              f"{figure_in_words(left_s, most=2)}."))
     return orders

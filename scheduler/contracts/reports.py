@@ -58,12 +58,13 @@ class QueryReport:
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     # Of its state, where copies are asked for: how many machines it may lose, how many copies it is to have (0: it is
-    # not copied), the nodes whose copies count, the newest first, when the oldest of these was whole, by the clock of
-    # its holder, and why there are fewer.
+    # not copied), the nodes whose copies count, the newest first, since when the oldest of these lacks a batch that the
+    # query has begun (where it lacks none: when it was whole, by its holder's clock), and why there are fewer.
     survives: int | None = None
     copies: int | None = None
     held_by: tuple[str, ...] = ()
     copied_at_ms: int | None = None
+    lacks_none: bool = False
     not_copied: str | None = None
     real_time: bool = False  # its batches stay open
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
@@ -77,9 +78,12 @@ def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
 
 
 def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
-    """How long ago the oldest copy of a query's state that counts was whole, as of its node's report; None where there
-    is none. Whichever machines are lost that it may lose, it goes on from there or later."""
-    return None if query.copied_at_ms is None else max(0, at_ms - query.copied_at_ms)
+    """How old the oldest batch is that the oldest copy of a query's state lacks, of those that count, as of its node's
+    report; 0 where it lacks none, None where there is no copy. Whichever machines are lost that it may lose, it goes on
+    from there or later."""
+    if query.copied_at_ms is None:
+        return None
+    return 0 if query.lacks_none else max(0, at_ms - query.copied_at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from scheduler.model.latency_limits import figure_in_words
+
 from .controller_port import OLDEST_EVIDENCE_S, CommandProgress, Controller, Effect, Observations
 from .loop_values import (
     ACTS,
@@ -195,7 +197,8 @@ def _decided(
         return state, ()
     age_s = now_s - observations.measured_s
     if not 0 <= age_s <= OLDEST_EVIDENCE_S:
-        why = f"What was observed is {age_s:.0f} s old." if age_s > 0 else "What was observed is from the future."
+        age = f"{figure_in_words(age_s)} old" if age_s > 0 else "from the future"
+        why = f"What was observed is {age}."
         teams = [team for team, policy in policies.items() if policy.mode != OFF]
         return state, tuple(IdleReason(team, "", why) for team in teams)
     evaluation = controller.evaluate(observations.evidence, policies)

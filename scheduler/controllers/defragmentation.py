@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.model.checks import FiniteFigures
+from scheduler.model.ports import expect
 from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad, Worth, in_words, weigh
 
@@ -71,6 +72,7 @@ class Defragmentation(Controller):
         """Every step that is worth it; of a dataflow that has none, why not even the best of its steps is."""
         decisions: list[Decision] = []
         not_worth: dict[str, tuple[float, IdleReason]] = {}
+        expect(evidence.prices.paces_ms, (name for candidate in evidence.candidates for name in candidate.fusion.path))
         for candidate in evidence.candidates:
             if policies.get(candidate.team, self.usual).mode == OFF:
                 continue

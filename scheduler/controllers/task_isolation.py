@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.model.checks import FiniteFigures
+from scheduler.model.latency_limits import figure_in_words
 
 from .changes import Aspect, AspectChange, Carriage
 from .controller_port import Controller, Evaluation
@@ -95,9 +96,9 @@ def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:
     return Decision(
         waiting.dataflow, waiting.team, (change,),
         ControllerPromise("events of those who do not need the slow task come in half the time", WITHIN_S, bounds),
-        f"A task of type {slow.type} adds {slow.added_ms / 1000:.1f} s to an event's {slow.latency_ms / 1000:.1f} s, "
-        "and dataflows that do not need it wait for it in the same query. It gets a query of its own, so that they "
-        "continue at their rate. No output changes.",
+        f"A task of type {slow.type} adds {figure_in_words(slow.added_ms / 1000)} to an event's "
+        f"{figure_in_words(slow.latency_ms / 1000)}, and dataflows that do not need it wait for it in the same query. "
+        "It gets a query of its own, so that they continue at their rate. No output changes.",
         worth=slow.added_ms, moves_queries=True, arguments={
             "slow": slow.task, "head": slow.head, "tasks": " ".join(slow.tasks),
             "load_tasks": " ".join(slow.load_tasks)})

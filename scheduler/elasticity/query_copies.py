@@ -13,6 +13,7 @@ from scheduler.model.xxhash64 import xxhash64
 from .copies import BundleHome, next_home
 
 Entry = tuple[int, int]  # of a channel: the batch that wrote it, and its number there
+MOST_NOTED = 1_000  # batches that a copy lacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,3 +156,25 @@ def counting_copies(
     return {
         copy.holder: copy for copy in sorted(newest.values(), key=lambda copy: (-copy.batch, copy.holder))
         if copy.batch >= kept_from}
+
+
+def lacked_batches(
+    noted_ms: Mapping[int, int] | None, *, begun: int, copied: int, whole_ms: int, now_ms: int
+) -> dict[int, int]:
+    """The batches that the oldest copy of a query lacks, with when each was seen first; none where it has all.
+
+    Parameters
+    ----------
+    noted_ms : mapping or None
+        What the look before gave; None before the first one.
+    begun, copied : int
+        How many batches the query has begun, and how many the copy has.
+    whole_ms : int
+        When the copy was whole: the first look cannot know more of what it lacks.
+    """
+    lacked_ms = {batch: at_ms for batch, at_ms in (noted_ms or {}).items() if batch > copied}
+    if begun > copied and begun not in lacked_ms:
+        is_full = len(lacked_ms) >= MOST_NOTED  # then what begins counts as old as the last one that was noted
+        since_ms = lacked_ms.pop(max(lacked_ms)) if is_full else now_ms
+        lacked_ms[begun] = whole_ms if noted_ms is None else since_ms
+    return lacked_ms

@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.latency_limits import LatencyLimit, Limits, in_words
+from scheduler.model.latency_limits import LatencyLimit, Limits, figure_in_words
 from scheduler.model.task_types import TaskTypes
 
 from .offers import Alone
@@ -47,13 +47,13 @@ def out_of_reach(
 def _note(
     limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float, opened: tuple[float, bool] | None
 ) -> str:
-    takes, at_least = (in_words(float(f"{seconds:.2g}")) for seconds in (batch_s, least_s))
+    takes, at_least = (figure_in_words(seconds, most=2) for seconds in (batch_s, least_s))
     what = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
     micro = f"a batch of {what} takes about {takes} here, so events take at least {at_least}"
     if opened is None:
         return (f"Its latency limit ({limit.words}) is out of reach: {micro}. It would run as often as it can, and pay "
                 "for that.")
-    then = in_words(float(f"{opened[0]:.2g}"))
+    then = figure_in_words(opened[0], most=2)
     if opened[1]:
         return (f"Its latency limit ({limit.words}) rests on open batches, with which events take about {then}: "
                 f"without them {micro}.")

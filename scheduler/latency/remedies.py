@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.model.latency_limits import LONGEST_S
+
 from .pacing import AIM, LimitOnWay, Queries
 from .real_time import BatchModes, choose_modes
 from .triggers import BatchCost
@@ -76,7 +78,8 @@ def remedies(
         _with_slots(SLOTS, narrowed, want, (), able, slot_cores)]
     if fused and not any(ways_out):
         ways_out.append(_with_slots(CHAIN_AND_SLOTS, chained, way, fused, able_fused, slot_cores))
-    ask = _in_place(ASK, narrowed, replace(want, limit_s=least_s / AIM), (), able)
+    ask = _in_place(ASK, narrowed, replace(want, limit_s=least_s / AIM), (), able) if (
+        least_s / AIM <= LONGEST_S) else None
     ranked = sorted((remedy for remedy in ways_out if remedy), key=lambda remedy: (remedy.slots, remedy.cores))
     return tuple(
         replace(remedy, cores=remedy.cores - before) for remedy in ([ask] if ask else []) + ranked)

@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .figure_words import in_digits
+
 SHORTEST_S = 0.02  # a batch without any event takes longer than that on every machine that was measured
 LONGEST_S = 3600.0
 OVER_S = 60.0  # the span of a mean, where a limit says none
@@ -147,9 +149,19 @@ def in_words(seconds: float) -> str:
     return f"{seconds * 1000:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
-def figure_in_words(seconds: float) -> str:
-    """A latency that was measured or is expected, in three digits that count."""
-    return in_words(float(f"{seconds:.3g}"))
+def figure_in_words(seconds: float, *, most: int = 3) -> str:
+    """A time that was measured or is expected, in so many digits that count; from two minutes on in minutes, from two
+    hours on in hours.
+
+    Examples
+    --------
+    >>> figure_in_words(0.012345), figure_in_words(830.4), figure_in_words(830.4, most=2), figure_in_words(12_600)
+    ('12.3 ms', '13.8 min', '14 min', '3.5 h')
+    """
+    if seconds < 120:
+        return in_words(float(f"{seconds:.{most}g}"))
+    size_s, unit = (60, "min") if seconds < 7200 else (3600, "h")
+    return f"{in_digits(seconds / size_s, most=most)} {unit}"
 
 
 def to_json(limits: Limits) -> Any:

@@ -189,12 +189,14 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
 
     It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
-    not measured is estimated: a channel adds half the time between two batches.
+    not measured is estimated: a channel adds half the time between two batches of its reader. Where events wait for
+    longer than that time, the reader's tasks are slow: in front of one query of both they would wait as long.
     """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
     crossings = [
-        (per_s, prices.trigger_ms / 2 if latency_ms is None else latency_ms) for per_s, latency_ms in load.crossings]
+        (per_s, _saved_ms(latency_ms, apart_ms=prices.paces_ms.get(reader, prices.trigger_ms)))
+        for reader, (per_s, latency_ms) in zip(fusion.path[1:], load.crossings, strict=True)]
     hours = rule.horizon_h if load.age_h is None else min(rule.horizon_h, load.age_h)
     per_event_s = rule.delay_price / 1_000_000
     earlier_event_s = sum(per_s * latency_ms for per_s, latency_ms in crossings) / 1000 * hours * 3600
@@ -207,6 +209,12 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
     )
 
 
+def _saved_ms(latency_ms: float | None, *, apart_ms: float) -> float:
+    if latency_ms is None:
+        return apart_ms / 2
+    return latency_ms if latency_ms <= apart_ms else 0.0
+
+
 def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRule) -> str:
     """A step's gain against its disruption, and the rule, for those who approve it."""
     *others, last = fusion.path
@@ -217,17 +225,11 @@ def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRu
     verdict = "enough" if worth.satisfies(rule) else "not enough"
     rule_in_words = f": {verdict}, for it should gain {rule.ratio:g} times as much" if rule.ratio else ""
     return (
-        f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {worth.gap_s:.3g} s nothing passes, so "
-        f"{worth.events_delayed:.0f} events are late; none is lost. Over the {_span(worth.hours)} ahead that count it "
-        f"gains {_money(worth.gain)} {prices.currency} and disturbs by {_money(worth.disruption)}"
-        f"{rule_in_words}."
+        f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {figure_in_words(worth.gap_s)} nothing "
+        f"passes, so {worth.events_delayed:.0f} events are late; none is lost. Over the "
+        f"{figure_in_words(3600 * worth.hours)} ahead that count it gains {_money(worth.gain)} {prices.currency} and "
+        f"disturbs by {_money(worth.disruption)}{rule_in_words}."
     )
-
-
-def _span(hours: float) -> str:
-    if hours >= 1:
-        return f"{hours:.3g} hours"
-    return f"{hours * 60:.0f} minutes" if hours * 60 >= 1 else f"{hours * 3600:.0f} seconds"
 
 
 def _money(amount: float) -> str:

@@ -210,8 +210,10 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
         "survives the loss of any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
     compare = client.get(f"/dataflows/{record.pk}/schedule").text
     assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare))
-    assert "any one machine" in dataflow and "The oldest copy is 8.0 s old." in dataflow
+    assert "any one machine" in dataflow and "The oldest copy is 8 s old." in dataflow
     assert "any one machine" in of_query and "oldest copy 8.0 s old" in of_query
+    idle = {"survives": 1, "held_by": ["n2"], "copied_at_ms": 2_000, "lacks_none": True}
+    assert "The oldest copy has all that was done." in shown(**idle)[0], "nothing came since, and so it is not old"
     assert "1 of 1 queries go on elsewhere" in node and "1 of 1<span" in estate
     assert "The state of 1 of 1 queries survives the loss of any one machine." in estate
     monkeypatch.setattr(node_calls, "zones", lambda: {"n1": "a", "n2": "b"})

@@ -270,7 +270,7 @@ def test_a_step_is_weighed_by_what_is_measured_and_how_long_it_has_run(
     proposal = Proposal.objects.open().get()
     recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
     why = plan_of(prepared(proposal).plan).why
-    assert "334 ms sooner" in why and "120 events are late" in why and "Over the 2 hours" in why
+    assert "334 ms sooner" in why and "120 events are late" in why and "Over the 2 h" in why
 
 
 def test_it_waits_until_what_is_under_way_is_done(world: World, fragmented: DataflowRecord):

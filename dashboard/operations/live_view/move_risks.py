@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.handover_pauses import batch_ms_of
 from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.latency_limits import figure_in_words
 
 MB = 1_000_000
 GOES_AHEAD_BYTES = 256 * 1024  # smaller state is in the record of the end alone
@@ -25,7 +26,7 @@ def risks_of(view: View, query: str, target: str) -> Iterator[str]:
     if report is not None:
         batch_ms = batch_ms_of(report)
         if batch_ms > (report.trigger_ms or settings.TRIGGER_MS):
-            yield f"Batches of {query} take {batch_ms / 1000:.1f} s, and one has to end first."
+            yield f"Batches of {query} take {figure_in_words(batch_ms / 1000)}, and one has to end first."
         if report.failures:
             yield f"{query} has failed {report.failures} times lately."
     if node_of(slot) != node_of(target):  # on its node a store stays where it is

@@ -9,6 +9,7 @@ from dashboard.operations.live_view.document_fields import MovingCount
 from dashboard.operations.live_view.query_states import NOT_HEARD
 from scheduler.contracts.reports import QueryReport
 from scheduler.elasticity.copies import Survival
+from scheduler.model.latency_limits import figure_in_words
 
 
 class DataflowSurvival(TypedDict):
@@ -18,7 +19,8 @@ class DataflowSurvival(TypedDict):
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
     elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
     (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
-    state of none is known. ``copy_age_ms`` is how old the oldest copy is that counts; null where there is none.
+    state of none is known. ``copy_age_ms`` is how old the oldest batch is that the oldest copy that counts
+    lacks: 0 where it lacks none, null where there is no copy.
     """
 
     words: str
@@ -59,7 +61,9 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
 def oldest_in_words(survival: DataflowSurvival) -> str:
     """How old the oldest copy is that counts; empty where there is none."""
     age_ms = survival["copy_age_ms"]
-    return "" if age_ms is None else f"The oldest copy is {age_ms / 1000:,.1f} s old."
+    if not age_ms:
+        return "" if age_ms is None else "The oldest copy has all that was done."
+    return f"The oldest copy is {figure_in_words(age_ms / 1000)} old."
 
 
 def more_in_words(survival: DataflowSurvival) -> str:

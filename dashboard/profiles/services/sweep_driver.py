@@ -27,6 +27,7 @@ from dashboard.profiles.services.sweeps import holder_of, stop_measuring
 from dashboard.profiles.stored_profiles import store_profiles
 from dashboard.profiles.trial_orders import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
+from scheduler.model.latency_limits import figure_in_words
 from scheduler.model.profile import is_other_code
 from scheduler.model.profile_csv import ProfileEntry
 from scheduler.performance.modelling import Sweep, SweepResult, Try, measured_profile, next_step
@@ -200,7 +201,7 @@ def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
     step = next_step([trial_of(trial) for trial in done], sweep=_bounds(sweep, done))
     if isinstance(step, Try):
         if (wait := _still_to_wait(step, done, at)):
-            sweep.reason = f"In {wait.total_seconds():.0f} s: {step.why}."
+            sweep.reason = f"In {figure_in_words(wait.total_seconds())}: {step.why}."
             return
         sweep.reason = ""
         try:  # it is this sweep's already, unless its node came back with fewer slots, and then with more, meanwhile

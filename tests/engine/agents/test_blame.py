@@ -144,6 +144,15 @@ def test_suspects_start_alone_and_who_ends_it_twice_stays_away_until_somebody_wa
     assert "c" not in drivers.turn(), "the next death that is its is the last"
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"suspects": 3}', "[" * 100_000])
+def test_a_note_that_cannot_be_read_keeps_no_slot_from_its_work(tmp_path: Path, text: str):
+    drivers = Drivers(tmp_path)
+    drivers.store.folder.mkdir(parents=True, exist_ok=True)
+    (drivers.store.folder / "suspects").write_text(text)
+    drivers.begins()
+    assert drivers.turn() == set(QUERIES)
+
+
 def test_a_pause_and_its_end_try_it_again_and_a_new_version_knows_nothing_of_it(tmp_path: Path):
     drivers = Drivers(tmp_path)
     drivers.turn()

@@ -301,6 +301,7 @@ def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(user
          "trigger_ms": 500}]}}})
     with as_role(users, SLOTS) as client:
         users.expect(coming)
+        users.look(is_away=False)  # the lease is renewed before the coming state is kept
         client.hset(keys.valve("f2-0"), "x", 1)
         client.hset(keys.valve("f1-0"), "x", 1)
         SlotStore(store.data_dir, store.slot_dir("0")).record(desired().wanted["f1-0"])

@@ -6,10 +6,12 @@ import random
 from collections.abc import Collection
 
 import pytest
+import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.engine.channels import keys
+from workers.engine.channels.channel_registry import Channels
 
 from .divided_world import NUMBERS, SLOTS, Plans, World, alone, delivered
 
@@ -127,3 +129,28 @@ def test_what_rests_meanwhile_goes_on_with_all_that_comes_then(turns_between, se
 def test_thousands_of_changed_schedules_lose_nothing(turns_between, seed):
     with pytest.MonkeyPatch.context() as patch:
         play(turns_between, seed, patch)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_who_was_held_as_the_broker_went_away_goes_on_when_it_is_back(seed: int, monkeypatch: pytest.MonkeyPatch):
+    world, made = World(random.Random(seed), monkeypatch), Plans(random.Random(seed))
+    world.deadly = False
+    refused: list[str] = []
+
+    def resume(channels: Channels, fragment: str, go_on=Channels.resume) -> None:
+        if fragment not in refused[-6:]:
+            refused.append(fragment)
+            raise redis.ConnectionError("It went away.")
+        go_on(channels, fragment)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Channels, "resume", resume)
+        world.want(made.first())
+        for _ in range(3):
+            some_turns(world, 40)
+            world.want(made.next(world.left()))
+        come_to_rest(world, made)
+    for _ in range(12):
+        for slot in SLOTS:
+            world.turn(slot.name)
+    assert refused and not [name for name in world.running if world.broker.hexists(keys.valve(name), "paused")]

@@ -11,10 +11,10 @@ import redis
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import QUERY_REPORTS
 from scheduler.model.dataflow import Task
-from workers.engine.agents.backoff import HEALTHY_MS, RETRIES
+from workers.engine.agents.backoff import HEALTHY_MS, LONGEST_MS, RETRIES
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.handover_stages import HandoverStage
-from workers.engine.agents.reconciling.reconcile import FragmentState, Pause, Start, Stop, reconcile
+from workers.engine.agents.reconciling.reconcile import End, FragmentState, Leave, Pause, Start, Stop, reconcile
 from workers.engine.agents.slot import SlotLoop
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.channels import keys
@@ -87,6 +87,11 @@ def test_it_is_still_paused_stopped_and_handed_over():
     assert reconcile([paused], actual, 0) == (Pause(paused),)
     assert reconcile([], actual, 0) == (Stop("f1-0", keep=False),)
     assert reconcile([], actual, 0, outgoing=[(WANTED, HandoverStage.WORK)]) == ()
+    leaving = WantedFragment("f1-0", WANTED.tasks, leaving=True)
+    for now_ms in (0, LONGEST_MS):  # others need what it was about to do; it can only fail, again and again
+        is_due = now_ms == LONGEST_MS
+        assert reconcile([], actual, now_ms, outgoing=[(WANTED, HandoverStage.END)]) == (End(WANTED),) * is_due
+        assert reconcile([leaving], actual, now_ms) == (Leave(leaving),) * is_due
 
 
 def test_whoever_pauses_and_resumes_it_has_it_tried_anew():

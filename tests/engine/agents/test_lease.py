@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.elasticity.heartbeats import Heartbeat
 from workers.engine.agents.node_agent import NodeAgent
 from workers.engine.agents.node_files.node_store import NodeStore
+from workers.engine.agents.supervising.broker_sync import ReportPublisher
 from workers.engine.agents.supervising.lease import Lease, LeaseState
 from workers.engine.channels import keys
 from workers.engine.lost_nodes import RENEWS_S, heartbeats, zones
@@ -55,3 +57,24 @@ def test_a_lease_is_its_folders_not_its_processes(broker: redis.Redis, tmp_path:
     assert other.renew() is LeaseState.HELD
     with redis.Redis(port=1) as nobody:
         assert Lease(nobody, "n1", folder=tmp_path / "a").renew() is LeaseState.UNKNOWN
+
+
+@pytest.mark.broker
+def test_a_full_disk_keeps_no_node_from_telling_that_it_lives(broker: redis.Redis, tmp_path: Path) -> None:
+    heard = threading.Semaphore(0)
+
+    def stands(state: LeaseState) -> None:
+        heard.release()
+        raise OSError("No space left on device")
+
+    lease = Lease(broker, "n1", folder=tmp_path)
+    publisher = ReportPublisher(broker, "n1", lease, on_lease_state=stands)
+    publisher.start()
+    try:
+        assert heard.acquire(timeout=60)
+        publisher.send_report({"node": "n1"})
+        while publisher.is_alive() and not broker.exists(keys.observed("n1")):
+            heard.acquire(timeout=0.01)
+        assert publisher.is_alive()
+    finally:
+        publisher.stop()

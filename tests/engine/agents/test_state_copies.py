@@ -310,9 +310,9 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     holder.turn()
     assert whole().places == {"f1-0.0": (2, 0)} and whole().bases == {"f1-1.0": 1}
     assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id) == {
-        "survives": 1, "copies": 1, "held_by": ("n2",), "copied_at_ms": holder.now_ms}
+        "survives": 1, "copies": 1, "held_by": ("n2",), "copied_at_ms": holder.now_ms, "lacks_none": True}
     owner.has_done(1, '{"f1-0.0":"5-0"}')
-    assert owner.turn(BEFORE) == [], "not before its time"
+    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id)["copied_at_ms"] == owner.now_ms, "not yet"
     assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
     copy(1, "5-0")
     owner.turn(BEFORE)

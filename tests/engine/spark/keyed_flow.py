@@ -8,6 +8,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from scheduler.key_division import ranges_of, whole_groups
@@ -64,7 +65,9 @@ class KeyedFlow:
     def __init__(self, rig: Rig | Hosts, seed: int, outputs: Sequence[str]) -> None:
         self.rig, self.chance, self.outputs = rig, random.Random(seed), tuple(outputs)
         self.before: dict[str, Fragment] = {}  # the last plan by which keys changed hands takes these fragments back
-        self.pauses = 0
+        self.began_s = monotonic()
+        self.rests_behind: dict[str, int] | None = None  # the last sums before a pause that is not over, by sensor
+        self.rested: list[tuple[dict[str, int], float]] = []  # pauses that are over, with a number that came after
         self.keyed = tuple(task for output in self.outputs for task in BRANCHES[output])
         numbers = (f"f{rig.version + 1}-{number}" for number in itertools.count())
         streams = [stream for output in self.outputs for stream in self._streams_of(output)]
@@ -147,7 +150,9 @@ class KeyedFlow:
 
     def turn(self, activity: Activity) -> None:
         """Let the sums rest, or go on."""
-        self.before, self.pauses = {}, self.pauses + (activity == "rests")
+        self.before = {}
+        if activity == "rests":
+            self.rests_behind = {row["sensor_id"]: row["_seq"] for row in self.rows("summed")}
         self.fragments |= adjust(self.estate(), dict.fromkeys(("heavy", "summed"), activity)).after
         self.publish()
 
@@ -211,6 +216,9 @@ class KeyedFlow:
                 name: replace(fragment, bundles=tuple(bundle for bundle in fragment.bundles if not bundle.leaving))
                 for name, fragment in self.fragments.items()}
             self.publish()
+        if self.rests_behind is not None and not self.rests():  # all later numbers are read
+            self.rested.append((self.rests_behind, self.rate_per_s * (monotonic() - self.began_s)))
+            self.rests_behind = None
 
     def rows(self, output: str) -> list[dict[str, Any]]:
         return self.rig.events(f"{self.ids[output]}.0")
@@ -247,20 +255,22 @@ class KeyedFlow:
         return [list(itertools.islice(numbers, READINGS)) for _ in range(count)]
 
     def _check_summed(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
-        """Sums of all that came. What was added up before a pause may have no row; what came during it is in none."""
+        """Sums of all that came. What was added up before a pause may have no row; what came during it is in none: at
+        any other time a row that is missing is lost."""
         for sensor, rows in by_key.items():
             numbers, total, gaps = self.numbers(sensor), 0, 0
             for row in rows:
-                number = next(numbers)
+                first = last = number = next(numbers)
                 if number != row["_seq"]:
-                    gaps += 1
                     while total < row["sum"] - row["_seq"]:
-                        total, number = total + number, next(numbers)
+                        total, last, number = total + number, number, next(numbers)
                     while number < row["_seq"]:
-                        number = next(numbers)
+                        last, number = number, next(numbers)
+                    gaps += 1
+                    assert any(behind.get(sensor, -1) < first and last <= upto for behind, upto in self.rested)
                 total += number
                 assert (row["_seq"], row["sum"]) == (number, total)
-            assert gaps <= 2 * self.pauses  # of each of the two tasks: docs/engine.md, "Pausing"
+            assert gaps <= 2 * len(self.rested)  # of each of the two tasks: docs/engine.md, "Pausing"
 
     def _check_counted(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
         made = ("window_start", "n", "last", "late")

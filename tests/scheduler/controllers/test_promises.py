@@ -72,6 +72,11 @@ def test_what_is_not_worth_it_or_not_wanted_is_no_decision() -> None:
     young = replace(EVIDENCE, candidates=(replace(CANDIDATE, load=StepLoad(50.0, ((50.0, 0.0),), 0.01)),))
     evaluation = Defragmentation().evaluate(young, {})
     assert evaluation.decisions == () and "not enough" in evaluation.reasons[0].why
+    for waits_ms, saved, apart_ms in ((500.0, "500 ms sooner", {}), (501.0, "", {}), (501.0, "501 ms", {"f2-0": 600})):
+        waiting = replace(CANDIDATE, load=StepLoad(50.0, ((50.0, waits_ms),), 24.0))
+        [decision] = Defragmentation().evaluate(
+            replace(EVIDENCE, candidates=(waiting,), prices=Prices(paces_ms=apart_ms)), {}).decisions
+        assert saved in decision.why and bool(saved) is ("sooner" in decision.why), "who is slow stays slow"
     evaluation = Defragmentation().evaluate(EVIDENCE, {"city": Policy(OFF)})
     assert (evaluation.decisions, evaluation.reasons) == ((), ())
 

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.elasticity import query_copies
 from scheduler.elasticity.query_copies import (
     BatchCopy,
     CopiedQuery,
     HoldingNode,
     choose_holders,
     copied_places,
+    lacked_batches,
 )
 
 from .copied_world import EVENTS, MOST, NODES, OTHERS, CopiedWorld, Event, Faults, Wrong, copy_to_go_on_with
@@ -171,3 +173,24 @@ def test_a_machine_dies_at_every_step(query: str) -> None:
             died += 1
         assert world.finish() == alone()
     assert died > 40
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(1, 900)), min_size=1, max_size=30),
+    st.sampled_from([3, 1_000]))
+def test_a_copy_is_as_old_as_the_oldest_batch_that_it_lacks(looks: list[tuple[int, int, int]], most: int) -> None:
+    """Between two looks some batches begin, and some copies come; an idle query's copy grows no older."""
+    begun, copied, now_ms, whole_ms = 5, 3, 10_000, 9_000
+    noted_ms, seen = None, list[tuple[int, int]]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_copies, "MOST_NOTED", most)
+        for batches, copies, later_ms in looks:
+            begun, now_ms = begun + batches, now_ms + later_ms
+            copied = min(begun, copied + copies)
+            seen.append((begun, now_ms if seen else whole_ms))
+            noted_ms = lacked_batches(noted_ms, begun=begun, copied=copied, whole_ms=whole_ms, now_ms=now_ms)
+            since_ms = min(noted_ms.values(), default=None)
+            truth_ms = next((at_ms for number, at_ms in seen if number > copied), None)
+            assert len(noted_ms) <= most and (since_ms is None) is (truth_ms is None) is (begun == copied)
+            if since_ms is not None:
+                assert since_ms == truth_ms if most == 1_000 else since_ms <= truth_ms, "never said to be younger"

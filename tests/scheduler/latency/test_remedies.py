@@ -50,6 +50,11 @@ def test_fewer_queries_meet_what_their_batches_one_after_the_other_do_not() -> N
     assert offers[ASK].cores > 0, "batches come more often than every five seconds"
 
 
+def test_nobody_is_told_to_ask_for_more_than_may_be_asked_for() -> None:
+    offers = [offered(line("a", BatchCost(batch_s, 0.1)), wanted("a", 1.0)) for batch_s in (1_000.0, 4_000.0)]
+    assert [ASK in offer for offer in offers] == [True, False]
+
+
 def test_where_slots_are_full_more_of_them_are_counted() -> None:
     queries, want = line("ab", BatchCost(0.02, 0.05), capacity=0.3), wanted("ab", 0.2)
     offers = offered(queries, want)

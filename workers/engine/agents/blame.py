@@ -110,9 +110,8 @@ class Suspicion:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Suspicion:
         """Read from JSON."""
-        return cls(tuple(document["suspects"]), document["deaths"], frozenset(document["given_up"]),
+        return cls(tuple(document["suspects"]), dict(document["deaths"]), frozenset(document["given_up"]),
                    document["at_ms"], document["why"])
-
 
     def in_words(self) -> str:
         """What is told of a query that was given up."""

@@ -20,15 +20,15 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from scheduler.contracts.reports import ConnectorReport, SinkReport
 from workers.engine.agents.agent_logs import logger
 from workers.engine.agents.blame import DEATHS, IDLE_MS, TURN_MS, Death, Suspicion
+from workers.engine.agents.failing.kept_suspicion import KeptSuspicion, read_record
 from workers.engine.agents.node_files.atomic_files import write_atomically
 from workers.engine.retried import RETRYING, RUNNING, STARTING
 
-Record = TypeVar("Record")
 LEFT_ALONE_MS = 900_000  # for so long a source or sink rests that ended its host twice
 _SHOWN = 4_000  # characters of where it crashed that are logged
 TOO_LARGE = (
@@ -52,14 +52,15 @@ class SourceSuspects:
 
     def __init__(self, folder: Path, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._ended, self._path = folder / "connectors.ended", folder / "connectors.suspects"
+        self._ended = folder / "connectors.ended"
         self._crashed, self._working_path = folder / "connectors.crashed", folder / "connectors.working"
         self._working: tuple[str, ...] = ()
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
-        self._now = self._stored = _read(self._path, Suspicion.of) or Suspicion()
-        deaths = [death for death in (_read(self._ended, _death_of), self._crash()) if death is not None]
+        self._kept = KeptSuspicion(
+            folder / "connectors.suspects", event="sources and sinks are suspected of their host's end")
+        deaths = [death for death in (read_record(self._ended, _death_of), self._crash()) if death is not None]
         if deaths:  # the newer one: the other was looked at before
-            self._keep(_blamed(self._now, max(deaths, key=lambda death: death.at_ms)))
+            self._kept.keep(_blamed(self._kept.now, max(deaths, key=lambda death: death.at_ms)))
             self._ended.unlink(missing_ok=True)  # or it would count again, once a crash has come after it
 
     def note_crashes(self) -> None:
@@ -86,7 +87,7 @@ class SourceSuspects:
                 where, at_ms = file.read(_SHOWN), int(self._crashed.stat().st_mtime * 1000)
         except OSError:
             return None
-        working = _read(self._working_path, _names) if where else None
+        working = read_record(self._working_path, _names) if where else None
         if not working:
             return None
         logger().error("sources and sinks ended by a crash", where=where)
@@ -95,12 +96,12 @@ class SourceSuspects:
     def held(self, wanted: Collection[str], runners: Mapping[str, Hosted]) -> dict[str, ConnectorReport]:
         """The sources and sinks that are not to begin now, each with what is told of it."""
         self.note_work(runners)
-        now_ms, now = self._clock_ms(), self._now.only(wanted)
+        now_ms, now = self._clock_ms(), self._kept.now.only(wanted)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):
                 now = now.pardoned(source)
         now = self._after_turn(now, runners, now_ms)
-        self._keep(now)
+        self._kept.keep(now)
         accused = now.suspects[0] if now.suspects and now.deaths.get(now.suspects[0]) else None
         waits = now.waiting if accused is None else {*wanted} - {accused} - runners.keys()
         waiting = {source: ConnectorReport(STARTING, now.at_ms) for source in waits}
@@ -127,14 +128,6 @@ class SourceSuspects:
         is_idle = now_ms - report.since_ms >= IDLE_MS
         return now.tried(source, cleared=True) if runner.has_given or is_idle else now
 
-    def _keep(self, suspicion: Suspicion) -> None:
-        self._now = suspicion
-        if suspicion != self._stored:
-            self._stored = suspicion
-            write_atomically(self._path, json.dumps(suspicion.document()))
-            logger().warning("sources and sinks are suspected of their host's end", **suspicion.document())
-
-
 def _blamed(before: Suspicion, death: Death) -> Suspicion:
     """What follows of an end of the host: nobody is given up for one of a host that worked at something else, too."""
     now = before.after(death, batching=())
@@ -157,14 +150,3 @@ def _names(document: list[Any]) -> tuple[str, ...]:
 def _death_of(document: Mapping[str, Any]) -> Death:
     sources = _names(document["sources"])
     return Death(document["at_ms"], sources, sources, TOO_LARGE.format(document["taken_mb"]))
-
-
-def _read(path: Path, read: Callable[[Any], Record]) -> Record | None:
-    """What stands in a file; None where it is not there, or is none of what is written there."""
-    try:
-        return read(json.loads(path.read_text()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        logger().warning("unreadable file", path=path.name, why=str(error)[:200])
-        return None

@@ -13,6 +13,7 @@ from dashboard.commands.proposing import DataflowCommand
 from dashboard.operations.key_rings import STAYS, RingRange, TaskRing, ring_of_task
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.latency_limits import figure_in_words
 
 
 class Command(DataflowCommand):
@@ -52,5 +53,5 @@ def _lines(ring: TaskRing) -> Iterator[str]:
 def _copies(piece: RingRange) -> str:
     """Who has copies of a range's state, how old the oldest is, and why there are no more."""
     nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in piece.holders]
-    age = "" if piece.copy_age_ms is None else f", the oldest is {piece.copy_age_ms / 1000:.1f} s old"
+    age = "" if piece.copy_age_ms is None else f", the oldest is {figure_in_words(piece.copy_age_ms / 1000)} old"
     return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({piece.not_copied})' if piece.not_copied else ''}"

@@ -6,34 +6,30 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.queries import is_in_a_batch
 
-from ..agent_logs import logger
 from ..blame import IDLE_MS, TURN_MS, Suspicion
-from ..node_files.atomic_files import write_atomically
 from ..node_files.node_store import NodeStore
 from ..reconciling.delays import TICK_MS
 from ..reconciling.fragment_run import FragmentRun
 from ..reconciling.reconcile import FragmentState
 from ..reconciling.started_fragments import SlotStore
+from .kept_suspicion import KeptSuspicion
 
 
 class Suspects:
     """Holds queries of a slot back, by what its drivers died of."""
 
     def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
-        self._path = store.folder / "suspects"
+        self._kept = KeptSuspicion(store.folder / "suspects", event="queries are suspected of a driver's end")
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
-        self._now = self._stored = _read(self._path)
         if (death := node_store.read_death(slot)) is not None:
             batching = [query for query in death.working if not store.progress(query).is_done]
-            self._keep(self._now.after(death, batching=batching))
+            self._kept.keep(self._kept.now.after(death, batching=batching))
 
     def look(
         self, runs: dict[str, FragmentRun], wanted: Mapping[str, WantedFragment], *, now_ms: int,
@@ -46,9 +42,10 @@ class Suspects:
         give_up : callable
             Told of a query that is not to be started, and why.
         """
-        if self._now == Suspicion(at_ms=self._now.at_ms, why=self._now.why):
+        now = self._kept.now
+        if now == Suspicion(at_ms=now.at_ms, why=now.why):
             return
-        now = self._now.only(wanted)
+        now = now.only(wanted)
         for query in sorted(now.given_up):
             if wanted[query].paused:  # resumed, it is tried anew
                 now = now.pardoned(query)
@@ -63,11 +60,11 @@ class Suspects:
                 give_up(run, FragmentFailed(now.in_words(), is_final=True, tasks=tasks))
             else:
                 run.retries(at_ms=now_ms + 2 * TICK_MS)
-        self._keep(now)
+        self._kept.keep(now)
 
     def pardon(self, query: str) -> None:
         """Somebody wants it tried again."""
-        self._keep(self._now.pardoned(query))
+        self._kept.keep(self._kept.now.pardoned(query))
 
     def _look_at_turn(
         self, now: Suspicion, runs: Mapping[str, FragmentRun], wanted: Mapping[str, WantedFragment], now_ms: int
@@ -89,17 +86,3 @@ class Suspects:
             return now.tried(query, cleared=False)
         is_idle = now_ms - run.since_ms >= IDLE_MS and run.query is not None and not is_in_a_batch(run.query)
         return now.tried(query, cleared=True) if run.has_done_a_batch or is_idle else now
-
-    def _keep(self, suspicion: Suspicion) -> None:
-        self._now = suspicion
-        if suspicion != self._stored:
-            self._stored = suspicion
-            write_atomically(self._path, json.dumps(suspicion.document()))
-            logger().warning("queries are suspected of a driver's end", **suspicion.document())
-
-
-def _read(path: Path) -> Suspicion:
-    try:
-        return Suspicion.of(json.loads(path.read_text()))
-    except FileNotFoundError:
-        return Suspicion()

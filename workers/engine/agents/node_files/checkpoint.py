@@ -50,11 +50,12 @@ def read_progress(checkpoint: Path) -> CheckpointProgress:
 
 
 def _offsets(checkpoint: Path, batch: int) -> tuple[dict[str, int] | None, dict[str, Offset]]:
-    path = checkpoint / "offsets" / str(batch)
-    if not path.exists():
+    try:
+        lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    except FileNotFoundError:
         return None, {}
     # The first two lines are the version and Spark's own; then comes a line for each source, "-" without an offset.
-    return _parsed(path.read_text().splitlines()[2:])
+    return _parsed(lines[2:])
 
 
 def _parsed(lines: Iterable[str]) -> tuple[dict[str, int] | None, dict[str, Offset]]:
@@ -76,4 +77,7 @@ def _written_ms(path: Path) -> int:
 
 
 def _batches(log: Path) -> list[int]:
-    return [int(path.name) for path in log.iterdir() if path.name.isdigit()] if log.is_dir() else []
+    try:
+        return [int(path.name) for path in log.iterdir() if path.name.isdigit()]
+    except FileNotFoundError:  # it has not begun, or is cleared away just now
+        return []

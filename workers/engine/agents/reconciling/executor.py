@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import redis
+
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
@@ -101,8 +103,17 @@ class FragmentExecutor:
         finally:
             if run.is_held is not None:
                 run.is_held = None
-                self._around.channels.resume(run.id)
+                self._let_go_on(run)
         raise RuntimeError(f"deciding about {run.id} goes in a circle at {action}")
+
+    def _let_go_on(self, run: FragmentRun) -> None:
+        """Resume a query that was held. Where the broker is away by now it is let go on with the next look at its
+        routes, or it would rest for good."""
+        try:
+            self._around.channels.resume(run.id)
+        except redis.RedisError:
+            run.settles(at_ms=self._clock_ms())
+            raise
 
     def _look_and_do(self, run: FragmentRun, desired: DesiredState, action: Action) -> Instructions:
         """One look, one decision, and what follows of it. Who takes over is alone on the node meanwhile."""

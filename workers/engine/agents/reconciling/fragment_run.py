@@ -155,7 +155,7 @@ class FragmentRun:
 
     def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
         """Its start or its query failed; returns when it is tried again, or None where nobody but a person does that:
-        what can only go wrong again has done so often enough.
+        what can only go wrong again has done so often enough. Where it is to end for others it is tried on, seldom.
 
         A query that ran for a minute and did a batch has recovered in between, so that this is its first failure. One
         that did none has not come any further, however long that took."""
@@ -169,11 +169,10 @@ class FragmentRun:
             longest_ms = BROKER_AWAY_LONGEST_MS if failure.broker_is_away else backoff.LONGEST_MS
             self._move(FragmentState.BACKOFF, now_ms)
             self._error, self._failure, self._last_failure = str(failure), failure, str(failure)
-            self._retry_at_ms = None
-            if not self._gave_up:
-                self._retry_at_ms = now_ms + backoff.delay_ms(self._failures, longest_ms=longest_ms)
+            self._retry_at_ms = now_ms + (
+                backoff.LONGEST_MS if self._gave_up else backoff.delay_ms(self._failures, longest_ms=longest_ms))
             self.query = self.run_id = None
-            return self._retry_at_ms
+            return None if self._gave_up else self._retry_at_ms
 
     def may_stand_by(self, *, now_ms: int) -> bool:
         """Whether no query that stood by has failed just now."""
@@ -270,7 +269,7 @@ class FragmentRun:
                 "error": self._error,
                 "gave_up": self._gave_up,
                 **({"failed_tasks": failed.tasks, "traceback": failed.traceback} if failed else {}),
-                "retry_at_ms": self._retry_at_ms if self._state is FragmentState.BACKOFF else None,
+                "retry_at_ms": None if self._gave_up or self._state is not FragmentState.BACKOFF else self._retry_at_ms,
                 "throttled_by": throttled_by,
                 "run_id": self.run_id,
                 "outlets": {str(position): sorted(readers) for position, readers in sorted(self._outlets.items())},

@@ -266,14 +266,13 @@ def reconcile(
     for fragment in wanted.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
-            if actual_run is not None and fragment.id not in resting and _may_act(actual_run, now_ms):
+            if actual_run is not None and fragment.id not in resting and (
+                    _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy)):
                 changes.append(Pause(fragment))
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
-            changes += _changes(fragment, actual_run, stopping)
-            if actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms:
-                changes.append(ActivateRoutes(fragment.id))
+            changes += [*_changes(fragment, actual_run, stopping), *_activation(actual_run, now_ms)]
             changes += [action for action in saving if action.fragment_id == fragment.id]
             if fragment.leaving:
                 changes.append(Leave(fragment))
@@ -303,10 +302,14 @@ def _ceding(fragment: WantedFragment, stage: HandoverStage, actual_run: Actual |
         is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
         hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
         return [*hurry, End(fragment)]
-    if stage is HandoverStage.COPY and actual_run is not None and actual_run.state is FragmentState.RUNNING:
-        return [CopyState(fragment)]
-    waits = actual_run is None or (actual_run.state is not FragmentState.RUNNING and not actual_run.gave_up)
-    return [Start(fragment)] if waits else []
+    if actual_run is not None and actual_run.state is FragmentState.RUNNING:
+        return [CopyState(fragment)] if stage is HandoverStage.COPY else _activation(actual_run, now_ms)
+    return [Start(fragment)] if actual_run is None or not actual_run.gave_up else []
+
+
+def _activation(actual_run: Actual, now_ms: int) -> list[Action]:
+    is_due = actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms
+    return [ActivateRoutes(actual_run.id)] if is_due else []
 
 
 def _may_act(actual_run: Actual, now_ms: int) -> bool:

@@ -19,7 +19,7 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_to
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
-from scheduler.elasticity.query_copies import BatchCopy, copied_places
+from scheduler.elasticity.query_copies import BatchCopy, copied_places, lacked_batches
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
 from workers.engine.channels.channel_info import texts
@@ -61,6 +61,7 @@ class QueryCopies:
         # Fragments that plan no batch until a copy is made of the one under way; whether one is due, by the last look.
         self._resting: dict[str, bool] = {}
         self._told: dict[str, dict[str, Any]] = {}  # by fragment
+        self._lacked_ms: dict[str, dict[int, int]] = {}  # by fragment: batches that its oldest copy lacks
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
         self._before: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
@@ -225,15 +226,20 @@ class QueryCopies:
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
-        query = BatchCopy(
-            self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
+        begun = self._batches_before(fragment.id) + progress.batch + 1
+        query = BatchCopy(self._node_store.node, begun - (not progress.is_done), places)
         oldest = kept_from(self._broker, fragment.id)
         stand = copied_places(query, copies, living, kept_from=oldest)
-        whole_ms = [reports[holder].at_ms for holder in stand.holders]
+        age = {"copied_at_ms": None}
+        if stand.holders:
+            whole_ms = min(reports[holder].at_ms for holder in stand.holders)
+            lacked_ms = self._lacked_ms[fragment.id] = lacked_batches(
+                self._lacked_ms.get(fragment.id), begun=begun, whole_ms=whole_ms, now_ms=self._clock_ms(),
+                copied=min(reports[holder].batch for holder in stand.holders))
+            age = {"copied_at_ms": min(lacked_ms.values(), default=whole_ms), "lacks_none": not lacked_ms}
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
-            "survives": stand.survives, "copies": self._most, "held_by": stand.holders,
-            "copied_at_ms": min(whole_ms, default=None), **lacking}
+            "survives": stand.survives, "copies": self._most, "held_by": stand.holders, **age, **lacking}
         if stand.survives:
             free_to(
                 self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
@@ -302,6 +308,7 @@ class QueryCopies:
         """What is here of copies that no node is to have any more goes; ranges go with fragments (``removal.py``)."""
         fragment_ids = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in fragment_ids}
+        self._lacked_ms = {name: lacked for name, lacked in self._lacked_ms.items() if name in fragment_ids}
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
         for name in self._store.files.names(AHEAD):
             fragment_id, is_copy, node = name.partition(keys.COPY_MARK)

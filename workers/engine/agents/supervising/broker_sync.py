@@ -124,6 +124,8 @@ class ReportPublisher(threading.Thread):
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopped = threading.Event()
+        self._renew_at = self._tell_at = 0.0  # monotonic seconds
+        self._told: LeaseState | None = None  # how the lease stood by what was said last
 
     def stop(self) -> None:
         """End the thread at its next turn."""
@@ -144,19 +146,28 @@ class ReportPublisher(threading.Thread):
         self._wake.set()
 
     def run(self) -> None:
-        renew_at = tell_at = 0.0
-        before: LeaseState | None = None
+        failure = ""
         while not self._stopped.is_set():
-            self._wake.wait(max(0.0, renew_at - time.monotonic()))
+            self._wake.wait(max(0.0, self._renew_at - time.monotonic()))
             self._wake.clear()
-            if (now_s := time.monotonic()) >= renew_at:
+            try:
+                self._turn()
+                failure = ""
+            except Exception as error:  # a full disk, say: nobody else renews the lease
+                if failure != (failure := repr(error)):
+                    logger().error("not all was told", exc_info=error)
+
+    def _turn(self) -> None:
+        try:
+            if (now_s := time.monotonic()) >= self._renew_at:
                 state = self._lease.renew()
-                renew_at = now_s + self._heartbeat_s
-                if now_s >= tell_at:
+                self._renew_at = now_s + self._heartbeat_s
+                if is_due := now_s >= self._tell_at:
                     self._keep_room()
-                if state is not before or now_s >= tell_at:
+                if is_due or state is not self._told:
+                    self._told, self._tell_at = state, now_s + TELL_S
                     self._on_lease_state(state)
-                    before, tell_at = state, now_s + TELL_S
+        finally:
             self._flush()
 
     def _keep_room(self) -> None:

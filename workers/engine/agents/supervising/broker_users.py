@@ -62,6 +62,7 @@ class BrokerUsers:
         self._passing: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
         self._lock = threading.RLock()
         self._known: Mapping[str, WantedFragment] | None = None
+        self._coming = DesiredState()  # what the node is about to be told to
         self.is_refused = False  # the broker lets the agent make no users
 
     def url(self, role: str) -> str:
@@ -77,8 +78,11 @@ class BrokerUsers:
         """The name of the user of a role."""
         return f"weir-{self._store.node}-{role}"
 
-    def expect(self, *coming: DesiredState) -> None:
+    def expect(self, coming: DesiredState | None = None) -> None:
         """Let the users touch what the node works for, and what it is about to be told to.
+
+        What is ``coming`` stays let until the node's store has it: whoever else calls this meanwhile, as its lease is
+        renewed, must not take away what slots are about to need.
 
         Raises
         ------
@@ -86,12 +90,14 @@ class BrokerUsers:
             The broker is away; what was so stays so.
         """
         with self._lock:
+            if coming is not None:
+                self._coming = coming
             if self.is_refused:
                 return
             with suppress(redis.ResponseError):  # who may not ask has one server alone
                 if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
                     self._rules, self._run = dict.fromkeys(self._rules, UNKNOWN), run
-            fragments = self._fragments(coming)
+            fragments = self._fragments()
             patterns = key_patterns.of_fragments(tuple(fragments.values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
@@ -149,7 +155,7 @@ class BrokerUsers:
         with suppress(redis.ResponseError):  # one without a file of users forgets them when it ends
             self._broker.execute_command("ACL", "SAVE")
 
-    def _fragments(self, coming: Collection[DesiredState]) -> Mapping[str, WantedFragment]:
+    def _fragments(self) -> Mapping[str, WantedFragment]:
         """What the node works for, as the agent was told: what slots record says what is not cleared away yet, also of
         queries that stood by, and nothing more, for who breaks out of one writes there."""
         standby = SlotStore(self._store.data_dir, self._store.folder).having("standby")
@@ -162,7 +168,9 @@ class BrokerUsers:
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
         earlier = [fragment for name, fragment in self._known.items() if name in recorded]
-        fragments = key_patterns.known_fragments(self._store.read_desired(), *coming, earlier=earlier)
+        stored = self._store.read_desired()
+        coming = (self._coming,) if self._coming.order >= stored.order else ()
+        fragments = key_patterns.known_fragments(stored, *coming, earlier=earlier)
         if fragments != self._known or not self._store.known_path.exists():
             self._store.write_known(fragments)
             self._known = fragments

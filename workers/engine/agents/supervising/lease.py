@@ -13,6 +13,8 @@ from workers.engine.channels import keys
 from workers.engine.channels.scripts import ALONE
 from workers.engine.observed import LEASE_LIVES_MS
 
+from ..node_files.atomic_files import write_atomically
+
 _TAKE = EVEN_WHERE_FULL + """
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return owner end
@@ -59,8 +61,7 @@ class Lease:
 
 
 def _owner(folder: Path) -> str:
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "owner"
-    if not path.exists():
-        path.write_text(secrets.token_hex(16))
+    if not path.exists() or not path.read_text():  # an earlier version could leave half of it
+        write_atomically(path, secrets.token_hex(16))
     return path.read_text()

@@ -8,7 +8,6 @@ from typing import Any
 
 import redis
 
-from scheduler.contracts.codec import InvalidContract
 from workers.engine.node_orders import NodeOrders
 
 from ..agent_logs import logger
@@ -22,7 +21,7 @@ class OrderAnswers(threading.Thread):
     Parameters
     ----------
     answer : callable
-        The answer to an order; `ValueError` where the order makes no sense.
+        The answer to an order.
     """
 
     def __init__(
@@ -43,5 +42,5 @@ class OrderAnswers(threading.Thread):
                     self._orders.tell(self._broker, order, self._answer(order))
             except redis.RedisError:
                 self._stopped.wait(1.0)
-            except (InvalidContract, ValueError) as error:  # of another version: the next one may be sound
-                logger().warning("an order cannot be read", of=self.name, error=str(error))
+            except Exception as error:  # of another version, or what it asks of is gone: the next one may be sound
+                logger().warning("an order has no answer", of=self.name, exc_info=error)

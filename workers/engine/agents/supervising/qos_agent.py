@@ -17,6 +17,7 @@ from scheduler.contracts.qos import ARROW, QosReport, QosSetup, QosWishes
 from scheduler.latency.latency_reports import Reporter
 from scheduler.latency.managing import REPORT_S, ROUND_S, IntervalDecision, QosManager, agreed_ms, grown_ms
 from scheduler.latency.standing_in import AWAY_S, Hearing, listened_for, stood_in_for
+from scheduler.model.latency_limits import figure_in_words
 from workers.engine import qos_store
 
 from ..agent_logs import logger
@@ -162,8 +163,8 @@ class NodeQos:
         for query, interval_s in decision.intervals_s.items():
             self._on_event(
                 "stepped", at_ms=round(1000 * now_s), fragment=query, trigger_ms=round(1000 * interval_s),
-                error=f"{what}{decision.worst_s:.3g} s where {decision.limit_s:.3g} s are asked for: batches "
-                      f"{interval_s:.3g} s apart.")
+                error=f"{what}{figure_in_words(decision.worst_s)} where {figure_in_words(decision.limit_s)} are asked "
+                      f"for: batches {figure_in_words(interval_s)} apart.")
 
     def _keep(self, wishes: Mapping[str, QosWishes], running: Mapping[str, Mapping[str, Any]], is_round: bool) -> None:
         """Store what the managers of each query agree on, where that is another interval."""
