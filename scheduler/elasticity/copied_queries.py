@@ -1,4 +1,5 @@
-"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy. Pure."""
+"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy, and those
+that are paused, which have nothing to repeat. Pure."""
 
 from __future__ import annotations
 
@@ -24,14 +25,13 @@ def why_fewer(copies: int, *, chosen: int, others: int) -> str:
 
 def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
     """Why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
-    if fragment.paused:
-        return "it is paused"
-    if fragment.real_time:
-        return "its batches stay open"
-    if fragment.alternates:
-        return "it has alternates"
-    if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
-        return "it loses the oldest events where it is behind"
+    if not fragment.paused:
+        if fragment.real_time:
+            return "its batches stay open"
+        if fragment.alternates:
+            return "it has alternates"
+        if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
+            return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):
         return "it reads a live source"
     for task in fragment.tasks:
@@ -42,6 +42,6 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
             return f"{task.type} reaches beyond Weir"
         if task_type.connector or task_type.terminal in ("parquet", "json", "connector"):
             return f"{task.type} works with another system, or writes files"
-        if task.config.get("idle"):
+        if task.config.get("idle") and not fragment.paused:
             return f"{task.type} waits by the clock"
     return ""

@@ -266,7 +266,9 @@ def reconcile(
     for fragment in wanted.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
-            if actual_run is not None and fragment.id not in resting and _may_act(actual_run, now_ms):
+            # One that has never begun may be another's heir: it takes over, and rests.
+            may_act = bool(fragment.inherits) if actual_run is None else _may_act(actual_run, now_ms)
+            if may_act and fragment.id not in resting:
                 changes.append(Pause(fragment))
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
