@@ -1,5 +1,5 @@
-"""A paused query's last copy: it is made at rest, and the query goes on from it, paused, where its node is lost; whoever
-dies at whichever step."""
+"""A paused query's last copy: made at rest, and gone on from, paused, where its node is lost; whoever dies at
+whichever step."""
 
 from __future__ import annotations
 

@@ -63,7 +63,6 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
 
 @pytest.mark.parametrize(("change", "why"), [
     ({}, ""),
-    ({"active": 0}, "paused"),
     ({"real_time": True}, "open"),
     ({"threads": 2}, ""),
     ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, ""),

@@ -14,6 +14,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.channels import keys
+from workers.engine.lost_nodes import all_holders_of
 
 from .conftest import NODES
 from .keyed_flow import KeyedFlow
@@ -59,6 +60,56 @@ class Copied(Moving):
         """A machine of that name comes, with what is on its disk."""
         self.hosts.nodes[node].start()
         self.hosts.wait_serving()
+
+
+class Rested(Copied):
+    """A source whose first sum others read, with a further sum behind it in the same query, and a query with state by
+    key that reads that: the two of them are one dataflow, which is paused."""
+
+    def begin(self, name: str) -> tuple[Fragment, ...]:
+        self.out, self.looked = f"{name}1.1", f"{name}2.1"
+        return (
+            Fragment(
+                f"{name}0", ("count", "t1", "shift", "t2"), "n1/0", 4, {"t1": (f"{name}2",), "t2": (f"{name}1",)}),
+            Fragment(f"{name}1", ("hoard", "out"), "n1/0", 2),
+            Fragment(f"{name}2", ("look", "looked"), "n2/0", 2))
+
+    def turn(self, *, rests: bool) -> str:
+        """It is paused, or resumed; its query."""
+        source, query = (
+            next(part for part in self.fragments.values() if task in part.tasks) for task in ("count", "hoard"))
+        outlets = {"t1": source.outlets["t1"], **({} if rests else {"t2": (query.id,)})}
+        resting = 2 if rests else 0
+        self.fragments |= {
+            source.id: replace(source, active=4 - resting, resting=resting, outlets=outlets),
+            query.id: replace(query, active=2 - resting, resting=resting)}
+        self.publish()
+        return query.id
+
+    def has_state(self, query: str, state: str) -> None:
+        self.hosts.wait(lambda: (self.hosts.fragment(query) or {}).get("state") == state, what=f"{query} is {state}")
+
+    def check_sums(self, before: int) -> None:
+        """Whatever came before the pause and after it, the sums are of just that; ``before`` events came before."""
+        events = self.hosts.events(self.out)
+        seqs = [event["_seq"] for event in events]
+        assert seqs[:before] == list(range(before)) and seqs == sorted(set(seqs)) and seqs[before] > before
+        assert seqs[before:] == list(range(seqs[before], seqs[before] + len(seqs) - before))
+        by_key: dict[int, float] = {}
+        for event in events:
+            key, seq = event["_seq"] % 40, event["_seq"]
+            by_key[key] = by_key.get(key, 0.0) + seq + 7
+            assert event["sum"] == by_key[key], "the state by key of the query that was paused"
+            assert float(event["t1"]) == seq * (seq + 1) / 2, "it never rested"
+        # The tail may have got some events more before its pause than its reader.
+        last, sums = seqs[before - 1], [number * (number + 1) / 2 + 7 * (number + 1) for number in range(seqs[before])]
+        assert events[before]["t2"] - (seqs[before] + 7) in sums[last:], "the state of the tail that rested"
+        shifted = events[before]["t2"] - (seqs[before] + 7)
+        for event in events[before:]:
+            shifted += event["_seq"] + 7
+            assert event["t2"] == shifted
+        looked = [event["_seq"] for event in self.hosts.events(self.looked)]
+        assert looked == list(range(looked[0], looked[0] + len(looked))), "and who reads does not notice"
 
 
 def other_than(node: str) -> str:
@@ -142,6 +193,32 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
         copied.is_over(copied.move(task))
     copied.grows()
     check(copied)
+
+
+@pytest.mark.timeout(1_500)
+def test_what_rests_on_a_lost_machine_rests_elsewhere_and_is_resumed_there(nodes: Hosts) -> None:
+    """A query that is paused, and the tail of one that works: each with the state that it had."""
+    flow = Rested(nodes, 1)
+    flow.publish()
+    nodes.wait_running(*flow.fragments)
+    flow.grows(50)
+    query = flow.turn(rests=True)
+    flow.has_state(query, "stopped")
+    before = len(nodes.events(flow.out))
+    on_first = flow.on("n1")
+    nodes.wait(lambda: all_holders_of(nodes.broker, on_first, living={"n2"}).keys() == {*on_first}, what="copies")
+    lose(nodes, "n1")
+    heirs = dict(zip(on_first, flow._go(on_first), strict=True))
+    flow.has_state(heirs[query], "stopped")
+    source = next(heir for name, heir in heirs.items() if name != query)
+    nodes.wait_running(source)
+    count = len(nodes.events(flow.looked))
+    nodes.wait(lambda: len(nodes.events(flow.looked)) > count + 50, what="more events for others")
+    assert len(nodes.events(flow.out)) == before
+    flow.turn(rests=False)
+    nodes.wait_running(heirs[query])
+    flow.grows(50)
+    flow.check_sums(before)
 
 
 @pytest.mark.timeout(1_500)
