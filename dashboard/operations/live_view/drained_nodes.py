@@ -29,8 +29,8 @@ def queries_there(
         if any(node_of(bundle.slot) == node for bundle in estate.fragments[name].queries)]
     bound = file_secrets(estate.tasks[task] for fragment in fragments for task in fragment.kept_tasks)
     return [
-        (fragment, bundle, _why_not(estate, fragment, bundle, types, bound, from_copy=bundle.id in copied)) for fragment in fragments
-        for bundle in fragment.queries if node_of(bundle.slot) == node]
+        (fragment, bundle, _why_not(estate, fragment, bundle, types, bound, from_copy=bundle.id in copied))
+        for fragment in fragments for bundle in fragment.queries if node_of(bundle.slot) == node]
 
 
 def queries_of_node(estate: Estate, node: str) -> list[str]:
