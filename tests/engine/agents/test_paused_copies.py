@@ -130,6 +130,7 @@ class World:
             self.now_ms += 1_000
             for node in living:
                 self.look(node)
+            self.channels.unregister("f1-0.0", BEFORE.id)  # its writer has heard of the pause, too
 
     def lose(self, node: str, heir: WantedFragment, living: tuple[str, ...]) -> str:
         """A node is lost, and what it had goes on where its newest copy is; where that is."""
