@@ -216,7 +216,6 @@ def test_who_would_repeat_what_is_freed_waits_for_the_node(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("change", "is_copied"), [
     ({"real_time": True}, True),
-    ({"alternates": {0: "a"}}, True),
     ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, True),
     ({"tasks": (Task("t", "count", {"idle": 3}),)}, True),
     ({"inputs": (Input("in-s.0", "s"),)}, False),
