@@ -10,16 +10,20 @@ from dataclasses import replace
 import pytest
 
 from scheduler.key_division import whole_groups
-from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.channels import keys
 from workers.engine.lost_nodes import all_holders_of
+from workers.engine.noted_switches import noted_switches
 
 from .conftest import NODES
 from .keyed_flow import KeyedFlow
 from .lost_machines import are_copied, copying_nodes, end_machine
-from .rig import Hosts
+from .rig import Hosts, estate_of
+from .switching_estate import DROPS, line
+from .test_alternates import expected
 from .test_moved_bundles import kill
 from .test_moves_between_nodes import Moving, check
 
@@ -110,6 +114,47 @@ class Rested(Copied):
             assert event["t2"] == shifted
         looked = [event["_seq"] for event in self.hosts.events(self.looked)]
         assert looked == list(range(looked[0], looked[0] + len(looked))), "and who reads does not notice"
+
+
+class Switched(Copied):
+    """A source with two elements behind it, the second one with state, and a sum, all of them one query."""
+
+    outputs = frozenset({"f2-out"})
+
+    def __init__(self, hosts: Hosts, seed: int) -> None:
+        catalog = next(iter(hosts.nodes.values())).task_types
+        self.tasks = [RunningTask("source", "numbers", {"rate_per_s": 50.0}, ()), *line("f1", "f2", "fast", catalog)]
+        self.ways = dict.fromkeys(("f1", "f2"), "plain")
+        hosts.broker.delete(*map(keys.switches, self.ways))
+        super().__init__(hosts, seed)
+
+    def begin(self, name: str) -> tuple[Fragment, ...]:
+        self.out = f"{name}0.4"
+        return (Fragment(f"{name}0", ("source", "f1", "f2", "f2-sum", "f2-out"), "n1/0", 5),)
+
+    def publish(self) -> None:
+        estate = estate_of(list(self.fragments.values()), self.tasks, slots=self.hosts.slots)
+        self.hosts.publish(estate.set_to(
+            {name: FragmentSettings(alternates=self.ways) for name in self.fragments}, 0))
+
+    def switch(self) -> None:
+        """Both are to be done in another way."""
+        self.ways = {task: self.chance.choice([way for way in DROPS if way != on]) for task, on in self.ways.items()}
+
+    def is_in_force(self) -> bool:
+        return {task: switches[-1].alternate for task in self.ways
+                if (switches := noted_switches(self.hosts.broker, task))} == self.ways
+
+    def check(self) -> None:
+        """Each event went the ways that the recorded sequence says, once, and so did the state behind it."""
+        sequences = [noted_switches(self.hosts.broker, task) for task in ("f1", "f2")]
+        events = self.hosts.events(self.out)
+        assert [(event["_seq"], event["f1"], event["f2"], event["since"]) for event in events] == list(
+            expected(events[-1]["_seq"], *sequences))
+        total = 0
+        for event in events:
+            total += event["n"]
+            assert event["sum"] == total
 
 
 def other_than(node: str) -> str:
@@ -219,6 +264,28 @@ def test_what_rests_on_a_lost_machine_rests_elsewhere_and_is_resumed_there(nodes
     nodes.wait_running(heirs[query])
     flow.grows(50)
     flow.check_sums(before)
+
+
+@pytest.mark.timeout(1_500)
+def test_each_event_goes_its_way_once_where_the_machine_is_lost_right_behind_a_switch(nodes: Hosts) -> None:
+    """And where another switch is asked for while batches are repeated."""
+    flow = Switched(nodes, 5)
+    flow.publish()
+    nodes.wait_running(*flow.fragments)
+    for node in NODES:
+        flow.grows(30)
+        flow.are_copied(node)
+        for _ in range(2):
+            flow.switch()
+            flow.publish()
+            nodes.wait(flow.is_in_force, what="a switch")
+        flow.switch()
+        flow.lose(node)
+        nodes.wait(flow.is_in_force, what="the switch that was asked for meanwhile")
+        if node == "n1":
+            flow.is_back(node)
+    flow.grows(30)
+    flow.check()
 
 
 @pytest.mark.timeout(1_500)
