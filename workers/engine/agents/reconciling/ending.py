@@ -72,7 +72,7 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
         return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
-    if isinstance(action, Pause) and beginning.readiness is Readiness.WAITS:
+    if isinstance(action, Pause) and beginning.readiness is Readiness.WAITS and not fragment.key_ranges:
         shown = (Show(FragmentState.STARTING),) if snapshot.actual.state is FragmentState.STOPPED else ()
         return (*beginning.instructions, *shown, Wait(snapshot.now_ms + RETRY_MS))
     if not is_drained or not (is_done or (isinstance(action, Pause) and _only_fails(snapshot))):

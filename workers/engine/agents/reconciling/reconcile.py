@@ -267,7 +267,8 @@ def reconcile(
         actual_run = actual.get(fragment.id)
         if fragment.paused:
             # One that has never begun may be another's heir: it takes over, and rests.
-            may_act = bool(fragment.inherits) if actual_run is None else _may_act(actual_run, now_ms)
+            is_heir = bool(fragment.inherits) and not fragment.key_ranges
+            may_act = is_heir if actual_run is None else _may_act(actual_run, now_ms)
             if may_act and fragment.id not in resting:
                 changes.append(Pause(fragment))
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):

@@ -161,6 +161,8 @@ class QueryCopies:
         due = tuple(
             node for node in nodes if (node not in reports or reports[node].batch < batches)
             and not _is_on_its_way(self._sent(keys.copy_name(fragment.id, node))))
+        if due:
+            self._let_go(fragment, needed=())
         return [CopyState(fragment, holders=due)] if due and not run.busy else []
 
     def _sent(self, name: str) -> Sent:
