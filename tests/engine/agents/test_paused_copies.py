@@ -194,6 +194,17 @@ def test_a_paused_query_goes_on_paused_where_two_nodes_are_lost_one_after_the_ot
     assert not world.broker.exists(keys.ranges(AGAIN.id)), "its copies count no more"
 
 
+def test_a_copy_that_is_gone_with_its_disk_does_not_count_and_comes_again(tmp_path: Path) -> None:
+    world = World(tmp_path, dies_at=0)
+    world.goes_on(("n1", "n2", "n3"))
+    world.stores["n2"].files.drop("f1-1--n2", "held", "copy", "newer")
+    world.comes("n2")
+    world.look("n2")
+    assert all_holders_of(world.broker, [BEFORE.id], living=("n2", "n3")) == {BEFORE.id: ("n3",)}
+    world.goes_on(("n1", "n2", "n3"))
+    assert all_holders_of(world.broker, [BEFORE.id], living=("n2", "n3")) == {BEFORE.id: ("n2", "n3")}
+
+
 def test_copies_from_before_a_pause_do_not_count_after_it(tmp_path: Path) -> None:
     """Their node is lost before the last one has been made: nobody goes on with less than was published."""
     world = World(tmp_path, dies_at=0)

@@ -65,6 +65,7 @@ class QueryCopies:
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
         self._before: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
+        self._looked_at: set[str] = set()  # fragments whose copies here were looked at, whether they are there
         self._look_at_ms = 0
 
     def turn(
@@ -347,9 +348,14 @@ class QueryCopies:
 
     def _hold(self, desired: DesiredState, wishes: CopyWishes) -> None:
         node = self._node_store.node
+        self._looked_at &= wishes.held.keys()
         for fragment_id in wishes.held:
             name = keys.copy_name(fragment_id, node)
+            is_new = fragment_id not in self._looked_at
+            self._looked_at.add(fragment_id)
             with suppress(*UNREADABLE):  # a slot of another node wrote there: what is none is this one's alone
+                if is_new and self._store.files.size(name, HELD) is None:
+                    self._broker.hdel(keys.copies(fragment_id), node)  # what was told of one is gone with a disk
                 self._receiver.turn(
                     name, note=lambda *_: 0,
                     on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
