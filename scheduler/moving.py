@@ -37,9 +37,14 @@ from .reuse.handover import moved_in
 FileSecrets = Collection[tuple[str, str]]
 
 
-def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
-    """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave."""
-    if fragment.paused or fragment.resting:
+def why_not_moved(
+    estate: EstateView, fragment: Fragment, *, task_types: TaskTypes, from_copy: bool = False
+) -> str:
+    """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave.
+
+    What rests of one that goes on from a copy of its state goes along, and rests there.
+    """
+    if (fragment.paused or fragment.resting) and not from_copy:
         return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
     if is_changing_hands(fragment):
         return "its keys are changing hands"
@@ -62,7 +67,7 @@ def why_not_to_other_nodes(
         Team and name of the secrets that stand for a file of the node.
     """
     node = node_of(bundle.slot)
-    for task_id in fragment.active_tasks:
+    for task_id in fragment.kept_tasks:
         task = estate.tasks[task_id]
         why = _why_on_its_node(task_types[task.type], task.config, file_secrets)
         if why:
@@ -168,7 +173,9 @@ def plan_move(
             raise InvalidTransition(
                 f"{name} cannot be moved: {node}, which has its state, does not report.",
                 remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
-        _require_movable(estate, *bundles_by_id[name], slot, task_types=task_types, file_secrets=file_secrets)
+        _require_movable(
+            estate, *bundles_by_id[name], slot, task_types=task_types, file_secrets=file_secrets,
+            from_copy=node in silent)
     homes = {name: bundles_by_id[name][0] for name in queries}
     slots = dict.fromkeys(queries, slot)
     for name, place in others.items():
@@ -179,7 +186,9 @@ def plan_move(
             continue
         with suppress(InvalidTransition, NotFound):
             _require_open(estate, name, place, silent=silent, closed=closed)
-            _require_movable(estate, fragment, bundle, place, task_types=task_types, file_secrets=file_secrets)
+            _require_movable(
+                estate, fragment, bundle, place, task_types=task_types, file_secrets=file_secrets,
+                from_copy=node_of(bundle.slot) in silent)
             homes[name], slots[name] = fragment, place
     change = moved_in(
         estate, slots, outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)
@@ -217,11 +226,11 @@ def _require_open(
 
 def _require_movable(
     estate: EstateView, fragment: Fragment, bundle: RunningBundle, slot: str, *, task_types: TaskTypes,
-    file_secrets: FileSecrets,
+    file_secrets: FileSecrets, from_copy: bool,
 ) -> None:
     """Raise where a query cannot go to a slot."""
     query = bundle.id
-    why_not = why_not_moved(estate, fragment, task_types=task_types)
+    why_not = why_not_moved(estate, fragment, task_types=task_types, from_copy=from_copy)
     if why_not:
         raise InvalidTransition(
             f"{query} cannot be moved: {why_not}.",
@@ -260,6 +269,10 @@ def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
             f"The queries of {submitted.name} were changed again since {'some were' if moved[1:] else 'one was'} "
             "moved.",
             remedy="There is nothing left to undo.", dataflow=submitted.id)
+    if any(fragment.paused or fragment.resting for fragment in homes.values()):
+        raise InvalidTransition(
+            f"{submitted.name} went on elsewhere with tasks of a dataflow that is paused, whose state is there.",
+            remedy="Resume what is paused, then move it.", dataflow=submitted.id)
     slots = {heir.id: ended.slot for ended, heir in moved}
     offered = estate.slot_loads(list(slots.values()))
     gone = next((slot for slot in slots.values() if slot not in offered), None)

@@ -138,9 +138,9 @@ def heads_of(fragments: Iterable[Fragment]) -> dict[str, None]:
 
 
 def shown_outputs(estate: EstateView, fragments: Iterable[Fragment], task_types: TaskTypes) -> set[str]:
-    """The working tasks of fragments whose channels are kept for those who look at them."""
+    """The tasks of fragments that work, or rest, whose channels are kept for those who look at them."""
     return {
-        task_id for fragment in fragments for task_id in fragment.active_tasks
+        task_id for fragment in fragments for task_id in fragment.kept_tasks
         if task_types[estate.tasks[task_id].type].terminal == "output"}
 
 

@@ -141,7 +141,13 @@ def _has_taken_over(seen: QueryEvidence) -> bool:
     ancestors_run = node is not None and any(
         ancestor in slot.fragments and slot.fragments[ancestor].state != LEFT
         for slot in node.slots.values() for ancestor in inherits if ancestor not in work_on)
-    return seen.runs and not ancestors_run and _has_left_its_node(seen)
+    has_begun = _is_kept(seen) if seen.fragment.paused else seen.runs
+    return has_begun and not ancestors_run and _has_left_its_node(seen)
+
+
+def _is_kept(seen: QueryEvidence) -> bool:
+    """Whether a paused query is on its slot, with what it has."""
+    return seen.query is not None and seen.query.state == STOPPED
 
 
 def _has_left_its_node(seen: QueryEvidence) -> bool:

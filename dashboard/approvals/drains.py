@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -135,15 +135,20 @@ def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
 
 def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
     """How each query on a drained node stands."""
-    queries = queries_there(estate, node)
-    seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at)
+    is_silent = silent_nodes().filter(name=node).exists()
+    holders = copy_holders(queries_of_node(estate, node)) if is_silent else {}
+    queries = queries_there(estate, node, copied=holders)
+    seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at, is_silent=is_silent, holders=holders)
     return [seen.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]
 
 
 class _Seen:
     """The proposals and dataflows that count for the queries of a node."""
 
-    def __init__(self, estate: Estate, node: str, fragments: Sequence[Fragment], at: datetime) -> None:
+    def __init__(
+        self, estate: Estate, node: str, fragments: Sequence[Fragment], at: datetime, *, is_silent: bool,
+        holders: Mapping[str, str],
+    ) -> None:
         self._estate, self._node, self._at = estate, node, at
         users = list({user for fragment in fragments for user in self._users(fragment)})
         self._records = DataflowRecord.objects.select_related("team").in_bulk(users)
@@ -157,26 +162,28 @@ class _Seen:
                 dataflow__in=users, status=ROLLED_BACK, finished_at__gte=since).order_by("finished_at")]
         self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
         self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
-        self._is_silent = silent_nodes().filter(name=node).exists()
-        self._holders = copy_holders(queries_of_node(estate, node)) if self._is_silent else {}
+        self._is_silent, self._holders = is_silent, holders
         self._given: Counter[str] = Counter()  # by slot: of the queries that go on from copies by one plan
 
     def _users(self, fragment: Fragment) -> set[str]:
-        return {user for task in fragment.active_tasks for user in self._estate.users[task]}
+        return {user for task in fragment.kept_tasks for user in self._estate.users[task]}
 
     def outgoing(self, fragment: Fragment, bundle: RunningBundle, why_not: str) -> Outgoing:
         """How one of them stands."""
         if why_not:
             return Outgoing(fragment, bundle, why_not=why_not)
-        running = [
+        holder = self._holders.get(bundle.id)
+        # What is paused goes on from a copy, and rests there: its node is lost.
+        statuses = (dataflows.RUNNING, *((dataflows.PAUSED,) if holder else ()))
+        running = sorted((
             record for user in sorted(self._users(fragment))
-            if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
+            if (record := self._records.get(UUID(user))) is not None and record.status in statuses),
+            key=lambda record: statuses.index(record.status))
         moves = [proposal for proposal in self._open if bundle.id in _queries(proposal)]
         drain_proposal = next((
             proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
                  if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
-        holder = self._holders.get(bundle.id)
         slot = self._target(
             fragment, holder, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         is_away = self._is_silent and holder is None

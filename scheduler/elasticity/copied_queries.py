@@ -1,9 +1,13 @@
-"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy. Pure."""
+"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy, and those
+that are paused, which have nothing to repeat. Pure."""
 
 from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.model.alternates import BY, alternates_in, in_waves, is_dynamic, learned_bound
 from scheduler.model.behind import LOSE_OLDEST
+from scheduler.model.dataflow import Task
+from scheduler.model.paths import AT_PORT
 from scheduler.model.task_types import TaskTypes
 
 # Why a query that is to be copied has fewer copies than it is to have, for now: words as of `why_not_copied`.
@@ -24,24 +28,40 @@ def why_fewer(copies: int, *, chosen: int, others: int) -> str:
 
 def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
     """Why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
-    if fragment.paused:
-        return "it is paused"
-    if fragment.real_time:
-        return "its batches stay open"
-    if fragment.alternates:
-        return "it has alternates"
-    if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
-        return "it loses the oldest events where it is behind"
+    if not fragment.paused:
+        if fragment.real_time:
+            return "its batches stay open"
+        if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
+            return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):
         return "it reads a live source"
+    if not fragment.paused and (why := next(filter(None, map(_why_not_repeated, fragment.tasks)), "")):
+        return why
     for task in fragment.tasks:
-        task_type = task_types.get(task.type)
-        if task_type is None or not task_type.can_move:
-            return f"the state of {task.type} cannot be handed to another query"
-        if task_type.effects is None or task_type.effects:
-            return f"{task.type} reaches beyond Weir"
-        if task_type.connector or task_type.terminal in ("parquet", "json", "connector"):
-            return f"{task.type} works with another system, or writes files"
-        if task.config.get("idle"):
-            return f"{task.type} waits by the clock"
+        inner = (step for way in alternates_in(task.type, task.config) for step in way.tasks)
+        for step in (task, *(step for step in inner if step.type not in AT_PORT)):
+            if why := _why_not(step, task_types, paused=fragment.paused):
+                return why
+    return ""
+
+
+def _why_not_repeated(task: Task) -> str:
+    """Why a task with alternates may have others in a batch that is repeated."""
+    if in_waves(task.type, task.config):
+        return "its alternates switch in waves"
+    if is_dynamic(task.type) and (task.config.get(BY) or learned_bound(task.type, task.config) is not None):
+        return "its alternates are chosen by key"
+    return ""
+
+
+def _why_not(task: Task, task_types: TaskTypes, *, paused: bool) -> str:
+    task_type = task_types.get(task.type)
+    if task_type is None or not task_type.can_move:
+        return f"the state of {task.type} cannot be handed to another query"
+    if task_type.effects is None or task_type.effects:
+        return f"{task.type} reaches beyond Weir"
+    if task_type.connector or task_type.terminal in ("parquet", "json", "connector"):
+        return f"{task.type} works with another system, or writes files"
+    if task.config.get("idle") and not paused:
+        return f"{task.type} waits by the clock"
     return ""

@@ -36,8 +36,8 @@ class TaskDivision:
 
 
 def stuck_types(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> list[str]:
-    """The types of a fragment's working tasks whose state cannot be handed to another query."""
-    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.active_tasks)
+    """The types of a fragment's tasks that work, or rest, whose state cannot be handed to another query."""
+    names = dict.fromkeys(estate.tasks[task_id].type for task_id in fragment.kept_tasks)
     return [name for name in names if name not in task_types or not task_types[name].can_move]
 
 

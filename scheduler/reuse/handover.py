@@ -41,10 +41,10 @@ def recut(
     Parameters
     ----------
     path : sequence of Fragment
-        Each but the first reads the last working task of the one before it; none has tasks that rest. Tasks that
-        nobody needs are left out.
+        Each but the first reads the last working task of the one before it; of several none has tasks that rest. Tasks
+        that nobody needs are left out.
     pieces : sequence of CutPiece
-        Of the path's tasks, upstream first; together all of them.
+        Of the path's tasks, upstream first; together all of them. Where tasks rest it is one.
     outputs : collection of str
         Tasks whose channels are kept for those who look at them.
     generation : int
@@ -56,8 +56,10 @@ def recut(
         With a step for each new fragment; readers outside the path keep their places in the same channels.
     """
     inside = {fragment.id for fragment in path}
-    home = {task_id: fragment for fragment in path for task_id in fragment.active_tasks}
+    home = {task_id: fragment for fragment in path for task_id in fragment.kept_tasks}
+    resting = sum(fragment.resting for fragment in path)
     tasks = list(home)
+    kept = {*outputs, *tasks[len(tasks) - resting:]}  # what rests is read again in the channels that it had
     ids = [f"f{generation + 1}-{number}" for number in range(len(pieces))]
     node = node_of(path[0].slot)
     after: dict[str, Fragment] = {}
@@ -68,15 +70,15 @@ def recut(
         outlets, channels = {}, {}
         for task_id in cut_out:
             readers = tuple(reader for reader in home[task_id].outlets.get(task_id, ()) if reader not in inside)
-            if readers or task_id in outputs:
+            if readers or task_id in kept:
                 channels[task_id] = home[task_id].channel_of(task_id)
             if task_id == cut_out[-1] and number + 1 < len(pieces):
                 readers = (*readers, ids[number + 1])
             if readers:
                 outlets[task_id] = readers
         after[ids[number]] = Fragment(
-            id=ids[number], tasks=cut_out, slot=piece.slot, active=len(cut_out), outlets=outlets, channels=channels,
-            inherits=tuple(dict.fromkeys(home[task_id].id for task_id in cut_out)),
+            id=ids[number], tasks=cut_out, slot=piece.slot, active=len(cut_out) - resting, outlets=outlets,
+            channels=channels, inherits=tuple(dict.fromkeys(home[task_id].id for task_id in cut_out)), resting=resting,
             origin="" if node_of(piece.slot) == node else node, team=home[cut_out[0]].team,
         )
     before = {fragment.id: fragment for fragment in path}
@@ -113,7 +115,7 @@ def moved_in(
     Parameters
     ----------
     slots : mapping of str to str
-        By query, a fragment without tasks that rest or a bundle, where it goes on.
+        By query, a fragment or a bundle, where it goes on; what rests goes along, and rests there.
     """
     ids = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
     homes = {name: homes.get(name) or estate.fragments[name] for name in slots}
@@ -133,7 +135,8 @@ def moved_in(
                 kind=HAND_OVER_BUNDLE.name, fragment=fragment.id, task=fragment.tasks[0], bundle=ids[name]))
             continue
         [heir] = recut(
-            [fragment], [CutPiece(fragment.active, slot)], outputs=outputs, generation=estate.generation).after.values()
+            [fragment], [CutPiece(len(fragment.kept_tasks), slot)], outputs=outputs,
+            generation=estate.generation).after.values()
         after[ids[name]] = replace(heir, id=ids[name])
         steps.append(Step(kind=HAND_OVER.name, fragment=ids[name]))
         for parent in estate.tasks[fragment.tasks[0]].parents:

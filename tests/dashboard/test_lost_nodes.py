@@ -13,6 +13,8 @@ from dashboard.approvals.drains import outgoing_of
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
+from dashboard.catalog.lifecycle import PAUSED
+from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
 from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
@@ -30,6 +32,7 @@ from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
+from tests.dashboard.rearranging import paused, status
 from workers.engine import lost_nodes
 from workers.engine.desired_publishing import desired_of
 
@@ -82,6 +85,27 @@ def test_queries_of_a_lost_node_go_on_where_their_copies_are(
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=seen))
     [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
     assert (row.name, row.severity) == ("n2", NOTE), "it has another's state, and no copy of its own yet"
+
+
+def test_what_is_paused_goes_on_from_its_copy_and_rests_there(
+    world: World, silent: set[str], declared: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    NodeRow.objects.update(seen=timezone.now())
+    paused(world, DataflowRecord.objects.get())
+    NodeRow.objects.filter(name="n1").update(seen=timezone.now() - 2 * SILENT_AFTER)
+    monkeypatch.setattr(lost_nodes, "holders_of", lambda *_, **__: {})
+    assert all("paused" in outgoing.why_not for outgoing in outgoing_of(current_estate(), "n1", at=timezone.now()))
+    copied(monkeypatch, "n2")
+    proposal = turn()
+    prepare_proposal(proposal_id=proposal.pk)
+    [heir] = on("n2")
+    fragment = current_estate().fragments[heir]
+    assert fragment.paused and fragment.resting and set(fragment.inherits) <= silent
+    seen = Reports({"n2": NodeReport(node="n2", version=10**6, slots={
+        fragment.slot.partition("/")[2]: SlotReport(state="running", fragments={heir: QueryReport(state="stopped")})})})
+    follow_plans(seen, at=timezone.now())
+    proposal.refresh_from_db()
+    assert proposal.status == DONE and status(proposal.dataflow) == PAUSED
 
 
 def test_a_query_without_a_copy_waits_for_its_node(
@@ -234,9 +258,9 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause
     shown(survives=0, copies=1, not_copied=TOO_FEW_NODES, since_ms=1_000)
     assert not [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES], "it has just begun"
-    dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="it is paused")
-    assert "does not survive the loss of a machine: it is paused" in dataflow
-    assert "no machine: it is paused" in of_query
+    dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="its batches stay open")
+    assert "does not survive the loss of a machine: its batches stay open" in dataflow
+    assert "no machine: its batches stay open" in of_query
     assert not any("fewer copies" in page for page in (dataflow, node, estate)), "nobody lacks what is never copied"
     assert "0 of 1 queries go on elsewhere" in node and "0 of 1<span" in estate
     call_command("estate")

@@ -19,7 +19,7 @@ from scheduler.moving import plan_move, slots_for, why_not_moved, why_not_to_oth
 from scheduler.step_kinds import EnactmentEvidence, steps_done
 from scheduler.undoing import undo
 
-from .catalogue import PRICES, TYPES, flow, pause, submit
+from .catalogue import PRICES, TYPES, flow, pause, resume, submit
 from .invariants import check_estate, check_plan, cut_of
 from .test_rearranging_properties import SHORT, live, lives
 
@@ -209,6 +209,7 @@ def test_state_that_cannot_be_handed_over_and_what_rests_stay() -> None:
         moved(submit(Estate(slots=TWO_NODES), flow("line", tasks, "s > w > o")))
     estate = pause(submit(submit(Estate(slots=TWO_NODES), LINE), OTHER), "line")
     assert "paused" in why_not_moved(estate, estate.fragments["f1-0"], task_types=TYPES)
+    assert not why_not_moved(estate, estate.fragments["f1-0"], task_types=TYPES, from_copy=True)
 
 
 def test_a_move_is_not_taken_back_once_others_have_changed_it() -> None:
@@ -273,6 +274,37 @@ def test_every_move_of_several_keeps_the_invariants_and_can_be_taken_back(life, 
         after = apply_plan(estate, plan)
         check_estate(after, reference)
         assert cut_of(apply_plan(after, undo(after, plan))) == cut_of(estate)
+
+
+@SHORT
+@given(lives(longest=6), st.sampled_from(["n1", "n2"]))
+def test_what_rests_on_a_lost_node_goes_on_elsewhere_and_rests_there(life, lost) -> None:
+    estate, reference = live(life)
+    slot = next(slot.name for slot in estate.slots if slot.node != lost)
+    going = [name for name, fragment in sorted(estate.fragments.items())
+             if node_of(fragment.slot) == lost
+             and not why_not_moved(estate, fragment, task_types=TYPES, from_copy=True)
+             and not why_not_to_other_nodes(estate, fragment, fragment.queries[0], task_types=TYPES)]
+    if not going:
+        return
+    dataflow = next(iter(estate.users[estate.fragments[going[0]].kept_tasks[0]]))
+    plan = plan_move(
+        estate, dataflow, query=going[0], slot=slot, others=dict.fromkeys(going[1:], slot), copied=going, silent={lost},
+        task_types=TYPES, prices=PRICES)
+    check_plan(estate, plan)
+    after = apply_plan(estate, plan)
+    check_estate(after, reference)
+    heirs = {fragment.inherits[-1]: fragment for fragment in after.fragments.values() if fragment.inherits}
+    for name in going:
+        before, heir = estate.fragments[name], heirs[name]
+        assert (heir.slot, heir.kept_tasks, heir.active_tasks, heir.resting) == (
+            slot, before.kept_tasks, before.active_tasks, before.resting)
+    if any(fragment.resting for fragment in map(estate.fragments.__getitem__, going)):
+        with pytest.raises(InvalidTransition, match="paused"):
+            undo(after, plan)
+    for name in sorted(after.submitted):
+        after = resume(after, name) if after.submitted[name].paused else after
+    check_estate(after, reference)
 
 
 @SHORT

@@ -63,7 +63,6 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
 
 @pytest.mark.parametrize(("change", "why"), [
     ({}, ""),
-    ({"active": 0}, "paused"),
     ({"real_time": True}, "open"),
     ({"threads": 2}, ""),
     ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, ""),
@@ -71,7 +70,6 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, ""),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, ""),
     ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
-    ({"alternates": {0: "a"}}, "alternates"),
     ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
     *(({"tasks": (Task("t", name),)}, why) for name, why in (
         ("calls", "beyond Weir"), ("unsaid", "beyond Weir"), ("stuck", "cannot be handed"), ("files", "files"),

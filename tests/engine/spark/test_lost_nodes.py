@@ -10,15 +10,20 @@ from dataclasses import replace
 import pytest
 
 from scheduler.key_division import whole_groups
-from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, node_of
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.channels import keys
+from workers.engine.lost_nodes import all_holders_of
+from workers.engine.noted_switches import noted_switches
 
 from .conftest import NODES
 from .keyed_flow import KeyedFlow
 from .lost_machines import are_copied, copying_nodes, end_machine
-from .rig import Hosts
+from .rig import Hosts, estate_of
+from .switching_estate import DROPS, line
+from .test_alternates import expected
 from .test_moved_bundles import kill
 from .test_moves_between_nodes import Moving, check
 
@@ -59,6 +64,97 @@ class Copied(Moving):
         """A machine of that name comes, with what is on its disk."""
         self.hosts.nodes[node].start()
         self.hosts.wait_serving()
+
+
+class Rested(Copied):
+    """A source whose first sum others read, with a further sum behind it in the same query, and a query with state by
+    key that reads that: the two of them are one dataflow, which is paused."""
+
+    def begin(self, name: str) -> tuple[Fragment, ...]:
+        self.out, self.looked = f"{name}1.1", f"{name}2.1"
+        return (
+            Fragment(
+                f"{name}0", ("count", "t1", "shift", "t2"), "n1/0", 4, {"t1": (f"{name}2",), "t2": (f"{name}1",)}),
+            Fragment(f"{name}1", ("hoard", "out"), "n1/0", 2),
+            Fragment(f"{name}2", ("look", "looked"), "n2/0", 2))
+
+    def turn(self, *, rests: bool) -> str:
+        """It is paused, or resumed; its query."""
+        source, query = (
+            next(part for part in self.fragments.values() if task in part.tasks) for task in ("count", "hoard"))
+        outlets = {"t1": source.outlets["t1"], **({} if rests else {"t2": (query.id,)})}
+        resting = 2 if rests else 0
+        self.fragments |= {
+            source.id: replace(source, active=4 - resting, resting=resting, outlets=outlets),
+            query.id: replace(query, active=2 - resting, resting=resting)}
+        self.publish()
+        return query.id
+
+    def has_state(self, query: str, state: str) -> None:
+        self.hosts.wait(lambda: (self.hosts.fragment(query) or {}).get("state") == state, what=f"{query} is {state}")
+
+    def check_sums(self, before: int) -> None:
+        """Whatever came before the pause and after it, the sums are of just that; ``before`` events came before."""
+        events = self.hosts.events(self.out)
+        seqs = [event["_seq"] for event in events]
+        assert seqs[:before] == list(range(before)) and seqs == sorted(set(seqs)) and seqs[before] > before
+        assert seqs[before:] == list(range(seqs[before], seqs[before] + len(seqs) - before))
+        by_key: dict[int, float] = {}
+        for event in events:
+            key, seq = event["_seq"] % 40, event["_seq"]
+            by_key[key] = by_key.get(key, 0.0) + seq + 7
+            assert event["sum"] == by_key[key], "the state by key of the query that was paused"
+            assert float(event["t1"]) == seq * (seq + 1) / 2, "it never rested"
+        # The tail may have got some events more before its pause than its reader.
+        last, sums = seqs[before - 1], [number * (number + 1) / 2 + 7 * (number + 1) for number in range(seqs[before])]
+        assert events[before]["t2"] - (seqs[before] + 7) in sums[last:], "the state of the tail that rested"
+        shifted = events[before]["t2"] - (seqs[before] + 7)
+        for event in events[before:]:
+            shifted += event["_seq"] + 7
+            assert event["t2"] == shifted
+        looked = [event["_seq"] for event in self.hosts.events(self.looked)]
+        assert looked == list(range(looked[0], looked[0] + len(looked))), "and who reads does not notice"
+
+
+class Switched(Copied):
+    """A source with two elements behind it, the second one with state, and a sum, all of them one query."""
+
+    outputs = frozenset({"f2-out"})
+
+    def __init__(self, hosts: Hosts, seed: int) -> None:
+        catalog = next(iter(hosts.nodes.values())).task_types
+        self.tasks = [RunningTask("source", "numbers", {"rate_per_s": 50.0}, ()), *line("f1", "f2", "fast", catalog)]
+        self.ways = dict.fromkeys(("f1", "f2"), "plain")
+        hosts.broker.delete(*map(keys.switches, self.ways))
+        super().__init__(hosts, seed)
+
+    def begin(self, name: str) -> tuple[Fragment, ...]:
+        self.out = f"{name}0.4"
+        return (Fragment(f"{name}0", ("source", "f1", "f2", "f2-sum", "f2-out"), "n1/0", 5),)
+
+    def publish(self) -> None:
+        estate = estate_of(list(self.fragments.values()), self.tasks, slots=self.hosts.slots)
+        self.hosts.publish(estate.set_to(
+            {name: FragmentSettings(alternates=self.ways) for name in self.fragments}, 0))
+
+    def switch(self) -> None:
+        """Both are to be done in another way."""
+        self.ways = {task: self.chance.choice([way for way in DROPS if way != on]) for task, on in self.ways.items()}
+
+    def is_in_force(self) -> bool:
+        return {task: switches[-1].alternate for task in self.ways
+                if (switches := noted_switches(self.hosts.broker, task))} == self.ways
+
+    def check(self) -> None:
+        """Each event went the ways that the recorded sequence says, once, and so did the state behind it."""
+        sequences = [noted_switches(self.hosts.broker, task) for task in ("f1", "f2")]
+        events = self.hosts.events(self.out)
+        assert [(event["_seq"], event["f1"], event["f2"], event["since"]) for event in events] == list(
+            expected(events[-1]["_seq"], *sequences))
+        total = 0
+        for event in events:
+            total += event["n"]
+            assert event["sum"] == total
 
 
 def other_than(node: str) -> str:
@@ -142,6 +238,54 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
         copied.is_over(copied.move(task))
     copied.grows()
     check(copied)
+
+
+@pytest.mark.timeout(1_500)
+def test_what_rests_on_a_lost_machine_rests_elsewhere_and_is_resumed_there(nodes: Hosts) -> None:
+    """A query that is paused, and the tail of one that works: each with the state that it had."""
+    flow = Rested(nodes, 1)
+    flow.publish()
+    nodes.wait_running(*flow.fragments)
+    flow.grows(50)
+    query = flow.turn(rests=True)
+    flow.has_state(query, "stopped")
+    before = len(nodes.events(flow.out))
+    on_first = flow.on("n1")
+    nodes.wait(lambda: all_holders_of(nodes.broker, on_first, living={"n2"}).keys() == {*on_first}, what="copies")
+    lose(nodes, "n1")
+    heirs = dict(zip(on_first, flow._go(on_first), strict=True))
+    flow.has_state(heirs[query], "stopped")
+    source = next(heir for name, heir in heirs.items() if name != query)
+    nodes.wait_running(source)
+    count = len(nodes.events(flow.looked))
+    nodes.wait(lambda: len(nodes.events(flow.looked)) > count + 50, what="more events for others")
+    assert len(nodes.events(flow.out)) == before
+    flow.turn(rests=False)
+    nodes.wait_running(heirs[query])
+    flow.grows(50)
+    flow.check_sums(before)
+
+
+@pytest.mark.timeout(1_500)
+def test_each_event_goes_its_way_once_where_the_machine_is_lost_right_behind_a_switch(nodes: Hosts) -> None:
+    """And where another switch is asked for while batches are repeated."""
+    flow = Switched(nodes, 5)
+    flow.publish()
+    nodes.wait_running(*flow.fragments)
+    for node in NODES:
+        flow.grows(30)
+        flow.are_copied(node)
+        for _ in range(2):
+            flow.switch()
+            flow.publish()
+            nodes.wait(flow.is_in_force, what="a switch")
+        flow.switch()
+        flow.lose(node)
+        nodes.wait(flow.is_in_force, what="the switch that was asked for meanwhile")
+        if node == "n1":
+            flow.is_back(node)
+    flow.grows(30)
+    flow.check()
 
 
 @pytest.mark.timeout(1_500)

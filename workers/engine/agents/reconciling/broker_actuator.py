@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import are_recorded, begin_ranges, forget_ranges, keep_inputs, note_streams
+from workers.engine.channels.batch_ranges import (
+    are_recorded,
+    begin_ranges,
+    forget_ranges,
+    keep_inputs,
+    note_streams,
+    rest_ranges,
+)
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
 from workers.engine.channels.control import PART
 from workers.engine.keyed_choices import read_choices
@@ -36,6 +43,7 @@ from .broker_instructions import (
     OpenValve,
     PassPart,
     Persist,
+    RestRanges,
     Resume,
     SetAlternate,
     SetPace,
@@ -87,6 +95,8 @@ class BrokerActuator:
                 if are_recorded(self._around.broker, run.id):
                     note_streams(self._around.broker, run.id, streams)
                     keep_inputs(channels, run.id, offsets)
+            case RestRanges(place, batches):
+                rest_ranges(self._around.broker, run.id, place, batches=batches)
             case ForgetRanges(names):
                 forget_ranges(self._around.broker, channels, run.id, names)
             case Commit(channel, offset):

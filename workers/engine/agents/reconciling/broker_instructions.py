@@ -247,9 +247,18 @@ class ForgetRanges:
     channels: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class RestRanges:
+    """The fragment rests behind so many batches: of the copies of its state those of the last one count, and nothing is
+    recorded behind their ``place``."""
+
+    place: str
+    batches: int
+
+
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
     | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
     | MarkReady | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | KeepInputs
-    | ForgetRanges
+    | ForgetRanges | RestRanges
 )

@@ -29,6 +29,7 @@ from .reconcile import (
     Restart,
     Start,
     Stop,
+    SwitchAlternates,
     Unroute,
 )
 from .removal import stop
@@ -41,9 +42,9 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
     """The instructions that perform an action, or bring the fragment a step nearer to it."""
     if not isinstance(action, Start | BringKeys) and (snapshot.standby is not None or snapshot.records.is_standby):
         return (*stand_down(snapshot), Again(action))
-    if isinstance(action, DivideStream | Unroute | OpenTail | CloseTail) and not has_repeated(
+    if isinstance(action, DivideStream | Unroute | OpenTail | CloseTail | SwitchAlternates) and not has_repeated(
             snapshot, snapshot.running):
-        return (RetryAt(snapshot.now_ms + RETRY_MS),)  # what is repeated is divided, and goes on, as it did
+        return (RetryAt(snapshot.now_ms + RETRY_MS),)  # what is repeated is divided, done, and goes on, as it was
     match action:
         case Start(fragment):
             return start(snapshot, fragment)

@@ -13,7 +13,7 @@ from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import place_of
 
-from .broker_instructions import BeginRanges, ForgetRanges, Resume, Unregister
+from .broker_instructions import BeginRanges, RestRanges, Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
 from .handover_stages import remote_successors, successors
 from .inputs import channels_of, streams_by_channel
@@ -30,6 +30,8 @@ from .instructions import (
     Show,
     StayPaused,
     Stopped,
+    TakeOn,
+    Wait,
 )
 from .reconcile import CopyState, End, FragmentState, Leave, Pause, Restart, Start
 from .resting import await_batch, come_to_rest, is_busy
@@ -40,6 +42,7 @@ from .savepoint_decisions import (
     end,
     has_lost_its_place,
     has_repeated,
+    left_at_rest,
     left_by,
     left_to_read,
     state_left,
@@ -69,6 +72,9 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
         return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
+    if isinstance(action, Pause) and beginning.readiness is Readiness.WAITS and not fragment.key_ranges:
+        shown = (Show(FragmentState.STARTING),) if snapshot.actual.state is FragmentState.STOPPED else ()
+        return (*beginning.instructions, *shown, Wait(snapshot.now_ms + RETRY_MS))
     if not is_drained or not (is_done or (isinstance(action, Pause) and _only_fails(snapshot))):
         return (*beginning.instructions, Again(Start(fragment)))
     # It waited, or had failed, where it is not stopped already.
@@ -95,8 +101,11 @@ def _end_held(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
-    """Copy the state of a query that works, between two batches; it goes on before the copy is on disk."""
+    """Copy the state of a query that works, between two batches; it goes on before the copy is on disk. Of one that is
+    paused it is its last."""
     fragment = action.fragment
+    if snapshot.records.is_paused:
+        return _copy_at_rest(snapshot, action)
     heirs = tuple(heir.id for heir in remote_successors(snapshot.desired, fragment.id))
     if not snapshot.has_query or not (heirs or action.savepoints or action.holders):
         return ()
@@ -122,6 +131,14 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     if streams and left.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
         return (Resume(), RetryAt(snapshot.now_ms + RETRY_MS))
     return (read, BeginRanges(place_of(left), places, streams), Resume(), RecordCopy(names, left))
+
+
+def _copy_at_rest(snapshot: Snapshot, action: CopyState) -> Instructions:
+    if snapshot.has_query or not action.holders:
+        return ()
+    left = left_at_rest(snapshot.records, action.fragment)
+    names = tuple(keys.copy_name(snapshot.id, node) for node in action.holders)
+    return (ReadState(state_left(snapshot.records)), BeginRanges(place_of(left), {}), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
@@ -164,8 +181,12 @@ def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """It keeps what it has, and nobody waits for it.
 
-    Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on.
+    Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on. Copies that
+    others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
     """
+    left = left_at_rest(snapshot.records, fragment)
+    own = () if snapshot.records.known is not None else (TakeOn(fragment),)
     return (
-        RecordPause(paused=True), ForgetRanges(),
+        *own, RestRanges(place_of(left), max(left.batch_bases.values(), default=0)),
+        RecordPause(paused=True),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

@@ -37,6 +37,7 @@ from .reconcile import (
     Restart,
     Start,
     Stop,
+    SwitchAlternates,
     Unroute,
 )
 from .retirement import inputs_of, streams_of, writers_of
@@ -156,7 +157,7 @@ def _asks_records(run: FragmentRun, action: Action) -> bool:
     match action:
         case Start() | Restart() | End() | CopyState() | BringKeys() | Pause() | Leave():
             return True
-        case DivideStream() | OpenTail() | CloseTail() | Unroute() if run.fragment.inherits:
+        case DivideStream() | OpenTail() | CloseTail() | Unroute() | SwitchAlternates() if run.fragment.inherits:
             return True  # it may repeat another's batches
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None

@@ -95,7 +95,8 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         for position, readers in routes.items()}
     by_key = {position: task.id for position, task in enumerate(whole.tasks)
               if is_dynamic(task.type) and task.config.get(BY)}
-    steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0, by_key)
+    if not repeats:  # else those are on that were, until all is repeated
+        steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0, by_key)
     progress, changes = snapshot.records.progress, (
         snapshot.routes_asked or routes or whole.alternates or whole.active < len(whole.tasks))
     # A batch that failed would fail again with a tail that rests from the next batch on only, which never comes.

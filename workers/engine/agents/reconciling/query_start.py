@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
+from workers.engine.channels.control import alternates_of
 
 from .broker_instructions import (
     ComeBack,
@@ -165,7 +166,9 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
     if wanted.key_ranges:
         steps = (*steps, MarkReady())
-    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms, alternates=whole.alternates), launch)
+    alternates = whole.alternates if has_repeated(snapshot, whole) else {
+        position: name for position, (name, _) in alternates_of(snapshot.control).items()}
+    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms, alternates=alternates), launch)
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:

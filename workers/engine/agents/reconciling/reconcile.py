@@ -266,8 +266,11 @@ def reconcile(
     for fragment in wanted.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
-            if actual_run is not None and fragment.id not in resting and (
-                    _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy)):
+            # One that has never begun may be another's heir: it takes over, and rests.
+            is_heir = bool(fragment.inherits) and not fragment.key_ranges
+            may_act = is_heir if actual_run is None else (
+                _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy))
+            if may_act and fragment.id not in resting:
                 changes.append(Pause(fragment))
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue

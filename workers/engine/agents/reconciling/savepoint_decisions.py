@@ -185,10 +185,23 @@ def left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
             name: _read_on_after(snapshot, name, fragment.id, offset)
             for name, offset in offsets.items() if offset is not None},
         last_offsets={channel: info.last for channel, info in infos.items() if info is not None},
-        # Of parts of its streams, too, which may be further than the whole.
-        batch_bases={
-            channel: begun.batch_bases.get(channel, 0) + records.progress.batch + 1 for channel in fragment.written},
+        batch_bases=batch_bases_of(records, fragment),
     )
+
+
+def batch_bases_of(records: Records, fragment: WantedFragment) -> dict[str, int]:
+    """By channel, what block numbers begin with behind the last batch; of parts of a fragment's streams, too, which may
+    be further than the whole."""
+    before = records.begun.batch_bases if records.begun is not None else {}
+    return {channel: before.get(channel, 0) + records.progress.batch + 1 for channel in fragment.written}
+
+
+def left_at_rest(records: Records, fragment: WantedFragment) -> Savepoint:
+    """What a paused fragment leaves as a copy, but for its state: who goes on with it reads from then on."""
+    begun = records.begun or RestorePoint()
+    return Savepoint(
+        source_offset=records.progress.source_offset or begun.source_offset,
+        batch_bases=batch_bases_of(records, fragment), repeats=records.progress.batch + 1)
 
 
 def _read_on_after(snapshot: Snapshot, channel: str, reader: str, offset: Offset) -> Offset:
@@ -266,6 +279,8 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
         steps, whole = _succeed_itself(snapshot, recorded, wanted)
         return (ForgetRanges(), *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
+    if recorded is None:  # it has taken over at rest, from a copy behind which nothing was to be repeated
+        begun = replace(begun, offsets={}, repeats=False, reads=(), gone=())
     source_offset = records.progress.source_offset or begun.source_offset
     offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)

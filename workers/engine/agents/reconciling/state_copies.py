@@ -4,7 +4,8 @@ The agent says which fragments have copies where, and whose this node holds (``s
 made between two batches, as one that goes ahead of a handover, and goes the same way: first all, then what is new. A
 batch may last longer than a slot holds a query for it. Then no batch is planned behind that one until the copy is made.
 A copy counts once all of it is on the holder's disk (``<fragment>--<node>.held``). Inputs and ranges are freed behind
-the oldest copy (``scheduler/elasticity/query_copies.py``).
+the oldest copy (``scheduler/elasticity/query_copies.py``). A query that is paused has one last copy, made at rest, for
+which nothing is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_to
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
-from scheduler.elasticity.query_copies import BatchCopy, copied_places, lacked_batches
+from scheduler.elasticity.query_copies import BatchCopy, copied_places, counting_copies, lacked_batches
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
 from workers.engine.channels.channel_info import texts
@@ -31,7 +32,7 @@ from workers.library.registry import task_types
 
 from ..node_files.checkpoint import CheckpointProgress
 from ..node_files.node_store import CopyWishes, NodeStore
-from ..transport.ahead import LIMITS
+from ..transport.ahead import LIMITS, Sent
 from ..transport.copies_ahead import CopyReceiver, CopySender
 from ..transport.copy_takeover import HELD
 from ..transport.news import AHEAD, COPY, NEWER, Broken, News
@@ -65,6 +66,7 @@ class QueryCopies:
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
         self._before: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
+        self._looked_at: set[str] = set()  # fragments whose copies here were looked at, whether they are there
         self._look_at_ms = 0
 
     def turn(
@@ -98,9 +100,13 @@ class QueryCopies:
         with suppress(redis.RedisError):
             for fragment in desired.of_slot(self._slot):
                 run = actual.get(fragment.id)
-                if run is None or run.state is not FragmentState.RUNNING:
+                is_at_rest = fragment.paused and self._store.has(fragment.id, "paused")
+                if run is None or (run.state is not FragmentState.RUNNING and not is_at_rest):
                     continue
                 with suppress(*UNREADABLE):  # slots write there, also of other nodes: what is none is this one's alone
+                    if is_at_rest:
+                        due += self._look_after_at_rest(fragment, run, wishes)
+                        continue
                     due += self._look_after(desired, fragment, run, wishes, now_ms, is_busy=fragment.id in busy)
             self._drop(desired, wishes)
             if self._slot == FIRST_SLOT:
@@ -140,6 +146,34 @@ class QueryCopies:
                     "not_copied": CHANGING_HANDS}
         return due
 
+    def _look_after_at_rest(self, fragment: WantedFragment, run: Actual, wishes: CopyWishes) -> list[CopyState]:
+        """Send what is next of the last copies of a fragment that is paused: those that are due, until each holder has
+        one. Nothing is kept for them, and older ones do not count any more."""
+        nodes = wishes.own.get(fragment.id, ())
+        reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
+        counting = counting_copies(
+            [BatchCopy(node, report.batch, report.places) for node, report in reports.items()],
+            set(wishes.living) - {self._node_store.node}, kept_from=kept_from(self._broker, fragment.id))
+        never = "" if nodes else why_not_copied(fragment, self._task_types)
+        lacking = {"not_copied": never or self._why_fewer(nodes, wishes.living)} if len(counting) < self._most else {}
+        self._told[fragment.id] = {
+            "survives": len(counting), "copies": 0 if never else self._most, "held_by": tuple(counting),
+            "copied_at_ms": min((reports[node].at_ms for node in counting), default=None), **lacking}
+        batches = self._batches_before(fragment.id) + self._store.progress(fragment.id).batch + 1
+        due = tuple(
+            node for node in nodes if (node not in reports or reports[node].batch < batches)
+            and not _is_on_its_way(self._sent(keys.copy_name(fragment.id, node))))
+        if due:
+            self._let_go(fragment, needed=())
+        return [CopyState(fragment, holders=due)] if due and not run.busy else []
+
+    def _sent(self, name: str) -> Sent:
+        """Send what is next of a copy: what has come of it then."""
+        sent = self._sender.send(name)
+        if sent.is_refused:
+            self._sender.drop(name)
+        return sent
+
     def _send(self, fragment: WantedFragment, nodes: Collection[str], now_ms: int) -> tuple[str, ...]:
         """Send what is next of a fragment's copies: the nodes for which new ones are due."""
         whole = self._broker.hkeys(keys.copies(fragment.id))
@@ -150,10 +184,8 @@ class QueryCopies:
                 keys.copy_name(fragment.id, node), progress, now_ms, is_whole=node.encode() in whole))
 
     def _is_due(self, name: str, progress: CheckpointProgress, now_ms: int, *, is_whole: bool) -> bool:
-        sent = self._sender.send(name)
-        if sent.is_refused:
-            self._sender.drop(name)
-        elif sent.has_copy and not sent.is_stored:
+        sent = self._sent(name)
+        if _is_on_its_way(sent):
             return False
         made_ms, made_of = self._made.get(name, (0, -1))
         if not (is_whole and sent.is_stored) or self._has_outlasted(name, progress):
@@ -323,9 +355,14 @@ class QueryCopies:
 
     def _hold(self, desired: DesiredState, wishes: CopyWishes) -> None:
         node = self._node_store.node
+        self._looked_at &= wishes.held.keys()
         for fragment_id in wishes.held:
             name = keys.copy_name(fragment_id, node)
+            is_new = fragment_id not in self._looked_at
+            self._looked_at.add(fragment_id)
             with suppress(*UNREADABLE):  # a slot of another node wrote there: what is none is this one's alone
+                if is_new and self._store.files.size(name, HELD) is None:
+                    self._broker.hdel(keys.copies(fragment_id), node)  # what was told of one is gone with a disk
                 self._receiver.turn(
                     name, note=lambda *_: 0,
                     on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
@@ -347,6 +384,10 @@ class QueryCopies:
             raise Broken("its places are none") from error
         self._store.files.write(name, HELD, record)
         self._broker.hset(keys.copies(fragment_id), node, COPY_REPORTS.dumps(report))
+
+
+def _is_on_its_way(sent: Sent) -> bool:
+    return sent.has_copy and not sent.is_stored and not sent.is_refused
 
 
 def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:

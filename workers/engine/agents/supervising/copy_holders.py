@@ -14,6 +14,7 @@ from contextlib import suppress
 import redis
 
 from scheduler.contracts.desired import DesiredState
+from scheduler.contracts.reports import RUNNING, STOPPED
 from scheduler.elasticity.copied_queries import why_not_copied
 from scheduler.elasticity.query_copies import CopiedQuery, HoldingNode, choose_holders
 from scheduler.model.task_types import TaskTypes
@@ -39,7 +40,7 @@ class CopyHolders:
     Parameters
     ----------
     sizes : callable
-        About how many bytes the state of each running query takes.
+        About how many bytes the state of each query that runs, or is stopped, takes.
     on_held : callable
         Called when this node holds the state of other fragments than before.
     """
@@ -128,10 +129,10 @@ class HoldersThread(threading.Thread):
 
 
 def state_bytes_of(slots: Sequence[SlotProcess]) -> dict[str, int]:
-    """About how many bytes the state of each query that runs takes, as slots tell."""
+    """About how many bytes the state of each query that runs, or is stopped, takes, as slots tell."""
     return {
         name: 1024 * (report.get("state_kb") or 0) for slot in slots if slot.state == "running"
-        for name, report in slot.report.get("fragments", {}).items() if report.get("state") == "running"}
+        for name, report in slot.report.get("fragments", {}).items() if report.get("state") in (RUNNING, STOPPED)}
 
 
 def holders_thread(

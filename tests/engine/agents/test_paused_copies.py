@@ -1,0 +1,237 @@
+"""A paused query's last copy: made at rest, and gone on from, paused, where its node is lost; whoever dies at
+whichever step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
+from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
+from scheduler.contracts.offsets import Offset
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.elasticity.copied_queries import why_not_copied
+from scheduler.model.dataflow import Task
+from scheduler.model.task_types import TaskType
+from workers.engine.agents.node_files.node_store import CopyWishes, NodeStore
+from workers.engine.agents.reconciling.context import SlotContext
+from workers.engine.agents.reconciling.executor import FragmentExecutor
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
+from workers.engine.agents.reconciling.started_fragments import SlotStore
+from workers.engine.agents.reconciling.state_copies import QueryCopies
+from workers.engine.agents.transport.copy_takeover import HELD, go_on_from_copy
+from workers.engine.agents.transport.copying import make_copies
+from workers.engine.agents.transport.parcels import FilesBeside
+from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import begin_ranges, place_of
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.lost_nodes import all_holders_of, declare_lost
+from workers.engine.worker_settings import Settings
+
+from ..channels.played_redis import PlayedRedis
+
+TYPES = {"count": TaskType("count", "transform", "Counts.", "x:y", effects=(), stateful=True, movable_state=True)}
+BEFORE = WantedFragment("f1-1", (Task("t", "count"),), inputs=(Input("f1-0.0", "s"),), active=0)
+AFTER = replace(BEFORE, id="f2-0", inherits=("f1-1",), origin="n1", channels={0: "f1-1.0"})
+AGAIN = replace(AFTER, id="f3-0", inherits=("f2-0",), origin="n2")
+LAST = 3  # batch before the pause
+STATE = f'{{"a": {LAST}}}'
+
+
+class Died(BaseException):
+    """The slot was killed here."""
+
+
+class Begins(BaseException):
+    """A query would begin, with this."""
+
+
+class Engine:
+    """Nothing runs: all that is asked for is what a query that has stopped left, and with what one would begin."""
+
+    def __init__(self, store: SlotStore) -> None:
+        self.store = store
+
+    def read_states(self, _: str, *, folds: int, batch: int, run_id: str | None = None) -> list[str]:
+        assert run_id is None
+        return [f'{{"a": {batch}}}'] * folds
+
+    def compile(self, whole: WantedFragment, _: object) -> None:
+        raise Begins(whole.id, self.store.begun(whole.id))
+
+    def due_ms(self, *_: object) -> int:
+        return 0
+
+
+class World:
+    """Three nodes, each with a slot. The query was on the first one, and did four batches; its copy at the second is of
+    the first batch. Its slot may die before any instruction."""
+
+    def __init__(self, folder: Path, *, dies_at: int) -> None:
+        self.folder, self.steps_left, self.now_ms = folder, dies_at, 0
+        self.broker = PlayedRedis()
+        self.channels = Channels(self.broker)
+        self.channels.open_channel("f1-0.0", schema_json="{}", readers=["f1-1"])
+        self.wanted = {"n1": (BEFORE,), "n2": (), "n3": ()}
+        self.stores = {node: SlotStore(folder / node, NodeStore(folder / node, node).slot_dir("0"))
+                       for node in self.wanted}
+        self._worked(self.stores["n1"])
+        for node in self.wanted:
+            self.comes(node)
+
+    def comes(self, node: str) -> None:
+        """The slot of a node is started, on what is on its disk."""
+        store, settings = self.stores[node], Settings(node=node, copies=2)
+        executor = FragmentExecutor(
+            SlotContext(
+                engine=Engine(store), channels=self.channels, broker=self.broker, store=store, task_types=TYPES,
+                desired=lambda: self.desired(node)),
+            clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None)
+        perform = executor._do
+        executor._do = lambda run, instruction: (self._may_die(), perform(run, instruction))
+        self.__dict__.setdefault("sides", {})[node] = SimpleNamespace(
+            executor=executor, runs={name: FragmentRun(name, now_ms=0) for name in store.records()},
+            carrier=Carrier(self.broker, store, clock_ms=lambda: self.now_ms),
+            copies=QueryCopies(
+                self.broker, store, NodeStore(self.folder / node, node), settings, slot="0",
+                clock_ms=lambda: self.now_ms))
+
+    def desired(self, node: str) -> DesiredState:
+        return DesiredState(node=node, generation=3, slots={"0": WantedSlot(self.wanted[node])})
+
+    def look(self, node: str) -> None:
+        """One look of a slot, which is killed and started again where it dies."""
+        side, desired = self.sides[node], self.desired(node)
+        try:
+            side.carrier.turn(desired, "0")
+            actual = {run.id: run.actual() for run in side.runs.values()}
+            actions = reconcile(
+                desired.of_slot("0"), actual, self.now_ms, resting=self.stores[node].having("paused"))
+            actions += side.copies.turn(desired, actual, ())
+            for action in actions:
+                run = side.runs.setdefault(action.fragment_id, FragmentRun(action.fragment_id, now_ms=0))
+                side.executor.perform(run, desired, [action])
+        except Died:
+            self.comes(node)
+
+    def goes_on(self, living: tuple[str, ...], looks: int = 30) -> None:
+        """These nodes look so often; each holds copies for the others."""
+        for name, fragments in self.wanted.items():
+            others = tuple(node for node in living if node != name)
+            own = {fragment.id: others for fragment in fragments}
+            held = {fragment.id: node for node in others for fragment in self.wanted[node]}
+            NodeStore(self.folder / name, name).write_copy_wishes(CopyWishes(own, held, living))
+        for _ in range(looks):
+            self.now_ms += 1_000
+            for node in living:
+                self.look(node)
+            self.channels.unregister("f1-0.0", BEFORE.id)  # its writer has heard of the pause, too
+
+    def lose(self, node: str, heir: WantedFragment, living: tuple[str, ...]) -> str:
+        """A node is lost, and what it had goes on where its newest copy is; where that is."""
+        [fragment] = self.wanted[node]
+        [holders] = all_holders_of(self.broker, [fragment.id], living=living).values()
+        declare_lost(self.broker, {node: 1})
+        self.wanted |= {node: (), holders[0]: (replace(heir, origin=node),)}
+        return holders[0]
+
+    def _may_die(self) -> None:
+        self.steps_left -= 1
+        if self.steps_left == 0:
+            raise Died
+
+    def _worked(self, store: SlotStore) -> None:
+        store.record(replace(BEFORE, active=1))
+        store.record_folds(BEFORE.id, [("t", 1)])
+        checkpoint = store.checkpoint(BEFORE.id)
+        for log, text in (("offsets", 'v1\n{}\n{"f1-0.0":"9-0"}'), ("commits", "")):
+            (checkpoint / log).mkdir(parents=True)
+            (checkpoint / log / str(LAST)).write_text(text)
+        first = Savepoint(
+            offsets={"f1-0.0": Offset("2-0")}, batch_bases={"f1-1.0": 1}, states={"t": ['{"a": 0}']}, repeats=1)
+        begin_ranges(self.broker, self.channels, BEFORE.id, place_of(first), first.offsets)
+        self.broker.hset(keys.ranges(BEFORE.id), mapping={
+            'from:{"f1-0.0":"2-0"}': '{"f1-0.0":"9-0"}', "next": '{"f1-0.0":"9-0"}'})
+        make_copies(store, ("f1-1--n2",), first)
+        self.broker.hset(keys.copies(BEFORE.id), "n2", COPY_REPORTS.dumps(CopyReport(1, {"f1-0.0": (2, 0)})))
+
+
+def resumed(world: World, node: str) -> tuple[str, RestorePoint]:
+    """What begins on a node where its query is resumed."""
+    [fragment] = world.wanted[node]
+    world.wanted[node] = (replace(fragment, active=1),)
+    world.channels.register_readers("f1-0.0", [fragment.id])  # by its writer
+    with pytest.raises(Begins) as begins:
+        world.goes_on((node,), looks=5)
+    return begins.value.args
+
+
+@pytest.mark.parametrize("dies_at", range(24))
+def test_a_paused_query_goes_on_paused_where_two_nodes_are_lost_one_after_the_other(
+    tmp_path: Path, dies_at: int
+) -> None:
+    world = World(tmp_path, dies_at=dies_at)
+    world.goes_on(("n1", "n2", "n3"))
+    told = world.sides["n1"].copies.told(BEFORE.id)
+    assert (told["survives"], told["held_by"]) == (2, ("n2", "n3")) and "not_copied" not in told
+    assert not world.channels.info("f1-0.0").readers, "nobody waits for it, nor for its copies"
+    second = world.lose("n1", AFTER, ("n2", "n3"))
+    third = next(node for node in ("n2", "n3") if node != second)
+    world.goes_on((second, third))
+    run = world.sides[second].runs[AFTER.id]
+    assert run.state is FragmentState.STOPPED and world.stores[second].has(AFTER.id, "paused")
+    assert world.sides[second].copies.told(AFTER.id)["held_by"] == (third,), "it is protected again"
+    assert world.lose(second, AGAIN, (third,)) == third
+    world.goes_on((third,))
+    name, begun = resumed(world, third)
+    assert name == AGAIN.id and begun.states == {"t": [STATE]} and not begun.repeats
+    assert begun.offsets == {"f1-0.0": world.channels.info("f1-0.0").last}, "it reads from now"
+    assert not world.broker.exists(keys.ranges(AGAIN.id)), "its copies count no more"
+
+
+def test_a_copy_that_is_gone_with_its_disk_does_not_count_and_comes_again(tmp_path: Path) -> None:
+    world = World(tmp_path, dies_at=0)
+    world.goes_on(("n1", "n2", "n3"))
+    world.stores["n2"].files.drop("f1-1--n2", "held", "copy", "newer")
+    world.comes("n2")
+    world.look("n2")
+    assert all_holders_of(world.broker, [BEFORE.id], living=("n2", "n3")) == {BEFORE.id: ("n3",)}
+    world.goes_on(("n1", "n2", "n3"))
+    assert all_holders_of(world.broker, [BEFORE.id], living=("n2", "n3")) == {BEFORE.id: ("n2", "n3")}
+
+
+def test_copies_from_before_a_pause_do_not_count_after_it(tmp_path: Path) -> None:
+    """Their node is lost before the last one has been made: nobody goes on with less than was published."""
+    world = World(tmp_path, dies_at=0)
+    assert all_holders_of(world.broker, [BEFORE.id], living=("n2",))
+    world.goes_on(("n1",), looks=1)
+    assert world.stores["n1"].has(BEFORE.id, "paused")
+    assert not all_holders_of(world.broker, [BEFORE.id], living=("n2",))
+
+
+def test_who_would_repeat_what_is_freed_waits_for_the_node(tmp_path: Path) -> None:
+    """Its writer had heard of the pause first, and its node of nothing."""
+    world = World(tmp_path, dies_at=0)
+    files = FilesBeside(tmp_path)
+    files.write("f1-1--n2", HELD, b'{"offsets": {"f1-0.0": "2-0"}, "batch_bases": {"f1-1.0": 1}, "repeats": 1}')
+    world.broker.hset(keys.meta("f1-0.0"), "trimmed", "5-0")
+    assert not go_on_from_copy(world.broker, files, BEFORE.id, AFTER, node="n2")
+    world.broker.hset(keys.meta("f1-0.0"), "trimmed", "2-0")
+    assert go_on_from_copy(world.broker, files, BEFORE.id, AFTER, node="n2")
+
+
+@pytest.mark.parametrize(("change", "is_copied"), [
+    ({"real_time": True}, True),
+    ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, True),
+    ({"tasks": (Task("t", "count", {"idle": 3}),)}, True),
+    ({"inputs": (Input("in-s.0", "s"),)}, False),
+])
+def test_what_rests_has_nothing_to_repeat(change: dict[str, object], is_copied: bool) -> None:
+    resting = replace(BEFORE, **change)
+    assert bool(why_not_copied(resting, TYPES)) is not is_copied
+    assert why_not_copied(replace(resting, active=1), TYPES)
