@@ -21,7 +21,7 @@ HEADER = struct.Struct("<IQq")
 # What says who lives now, and what people look at at the moment: nobody does after a restore.
 PASSING = ("lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "again:", "worker")
 KEYS_AT_ONCE = 64
-MOST_OF_VALUE, LOOKED_THROUGH = "proto-max-bulk-len", "sanitize-dump-payload"
+MOST_OF_VALUE = "proto-max-bulk-len"
 
 
 class TookTooLong(CannotStart):
@@ -104,7 +104,7 @@ def load(client: redis.Redis, path: Path) -> int:
     """
     loaded = 0
     try:
-        with _taking_values_of(client, path), _set_to(client, LOOKED_THROUGH, "yes"):
+        with _taking_values_of(client, path):
             pipe = client.pipeline(transaction=False)
             for name, left_ms, value in records(path):
                 if _passes(name):
@@ -119,21 +119,6 @@ def load(client: redis.Redis, path: Path) -> int:
             f"The broker does not take the copied keys ({error}): it must be empty, and no older than the one that "
             "they are of, and the file undamaged.") from None
     return loaded
-
-
-@contextmanager
-def _set_to(client: redis.Redis, name: str, value: str) -> Iterator[None]:
-    """A context in which the broker has a setting so; one of your own may not let it be set."""
-    before = None
-    with suppress(redis.ResponseError):
-        before = client.config_get(name).get(name)
-        client.config_set(name, value)
-    try:
-        yield
-    finally:
-        if before is not None:
-            with suppress(redis.ResponseError):
-                client.config_set(name, before)
 
 
 @contextmanager
