@@ -15,7 +15,7 @@ from dashboard.teams.groups import PROVIDER
 from dashboard.teams.logins import begin_attempt
 from dashboard.teams.sign_on import failed
 
-# The provider is away, or says nothing that can be used: no JSON, or JSON of another shape, or beyond what allauth takes.
+# The provider is away, or says nothing that can be used: no JSON, JSON of another shape, or more than allauth takes.
 UNUSABLE = (
     RequestException, KeyError, ValueError, TypeError, AttributeError, RecursionError, OverflowError,
     ImproperlyConfigured)
