@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import redis
+from django.core.management import CommandError
 
+from dashboard.commands.management.commands import restore_database
 from workers.launcher.backup import backup_cli, broker_keys, taking, zip_archive
 from workers.launcher.backup.linking import LinkedFiles
 from workers.launcher.state_folder import CannotStart
@@ -101,6 +103,17 @@ def _keys_file(path: Path, **values: bytes) -> Path:
     path.write_bytes(b"".join(
         broker_keys.HEADER.pack(len(name), len(value), -1) + name.encode() + value for name, value in values.items()))
     return path
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("columns", [
+    {"django_session": ['session_key") FROM PROGRAM \'id\' --']}, {"django_session": ["session_key", '"session_key"']},
+    {'django_session" (session_key) FROM PROGRAM \'id\' --': []}, {"pg_authid": ["rolname"]}])
+def test_names_of_columns_are_never_text_of_a_command(columns: dict[str, list[str]]):
+    """``COPY … FROM PROGRAM`` would run one on the database's machine."""
+    restore_database.require_columns({"django_session": ["session_key", "session_data"]})
+    with pytest.raises(CommandError, match="has no"):
+        restore_database.require_columns(columns)
 
 
 def test_keys_that_no_back_up_writes_are_refused_and_forged_orders_stay_out(broker: redis.Redis, tmp_path):
