@@ -177,7 +177,7 @@ class DesiredState:
     kept_savepoints: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        _require_names(*self.slots, *self.handing_over, *self.remote_heirs, *(self.kept_savepoints or ()))
+        _require_names(*self.slots, *self.handing_over, *(self.kept_savepoints or ()))
 
     @property
     def order(self) -> tuple[int, int]:
@@ -217,7 +217,7 @@ def _require_names(*names: str) -> None:
     for name in names:
         if _NAME.fullmatch(name) is None:
             raise InvalidContract(
-                f"{name[:80]!r} is no name of a query, channel, task, slot, node or savepoint.",
+                f"{name[:80]!r} is no name of a query, channel, task, slot or savepoint.",
                 remedy="Look where the state folder or the back-up comes from: no version of Weir makes such a name.")
 
 
