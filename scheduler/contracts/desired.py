@@ -20,7 +20,7 @@ from .partitioning import Quota, partitioning_of
 
 DEFAULT_TRIGGER_MS = 500
 # Of what is named so there are files, and folders that are removed: no name leads out of theirs, or is a pattern.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@:~+=-]{0,199}")
+_NAME = re.compile(r"(?!\.)[^/\0\n*?\[\]]{1,200}")
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
 Routes = Mapping[int, Mapping[str, Quota | Ring]]  # position in the chain -> divided fragment that reads there -> how
