@@ -154,13 +154,18 @@ def test_a_reader_of_a_later_plan_keeps_the_place_that_it_took_over(hosted: Host
     assert channels.info(keys.intake("b")).readers.keys() == {"f1-1", "f2-0"}
 
 
-def test_nothing_is_left_of_a_source_that_goes_while_it_rests(hosted: Hosted, broker: redis.Redis) -> None:
+@pytest.mark.parametrize("is_from_elsewhere", [False, True])
+def test_nothing_is_left_of_a_source_that_goes_while_it_rests(
+    hosted: Hosted, broker: redis.Redis, is_from_elsewhere: bool
+) -> None:
     hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
     hosted.until(lambda: hosted.state("b") == "running")
     hosted.want(fragment_of(Task("b", "counter"), "f1-1", active=0))
     hosted.until(lambda: not hosted.host._ending)
     assert IntakeStore(broker).state("b").position, "it rests"
     assert hosted.told["idle"]
+    if is_from_elsewhere:  # it was passed on to here, and has not begun since
+        broker.srem(keys.hosted("n1"), "b")
     hosted.want()
     hosted.until(lambda: not broker.keys("weir:*"))
     assert hosted.told["idle"]

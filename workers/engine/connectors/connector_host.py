@@ -73,6 +73,7 @@ class ConnectorHost:
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
+        self._wanted_then: frozenset[str] = frozenset()  # sources that were wanted at that version
         self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
         self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing, on_begin=self._note)
         self._registered: dict[str, frozenset[str]] = {}
@@ -263,6 +264,10 @@ class ConnectorHost:
         """Remove what is left of sources that went while they rested, or while no host was there to clear up."""
         version = self._newest().version
         if version > self._swept_version:
+            for task in self._wanted_then - wanted.keys():  # one that came from another node, and rested here
+                if self._store.holding.holder(task) == self._settings.node:
+                    self._store.holding.take(task, self._settings.node)
+            self._wanted_then = frozenset(wanted)
             hosted = self._store.holding.names(self._settings.node) - wanted.keys() - self._ending.keys()
             self._left = {task: self._left.get(task, now_ms) for task in hosted}
             self._swept_version = version
