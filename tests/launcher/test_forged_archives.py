@@ -121,7 +121,7 @@ def test_keys_that_no_back_up_writes_are_refused_and_forged_orders_stay_out(brok
     order, whole = broker.dump("weir:trials:n1"), broker_keys.HEADER.pack(6, 4, -1) + b"weir:a" + b"text"
     broker.flushall()
     assert broker_keys.load(broker, _keys_file(tmp_path / "keys", **{
-        "weir:trials:n1": order, "weir:trial:t1:order": order, "weir:ch:x": order})) == 1
+        "weir:trials:n1": order, "weir:trial:t1:order": order, "weir:looks:n1": order, "weir:ch:x": order})) == 1
     assert broker.keys() == [b"weir:ch:x"]
     broker.flushall()
     for content in (broker_keys.HEADER.pack(5, 4, -1) + b"other" + b"text", whole[:-1], whole + b"x",

@@ -19,7 +19,8 @@ from workers.launcher.state_folder import CannotStart
 PREFIX = "weir:"
 HEADER = struct.Struct("<IQq")
 # What says who lives now, and what people look at at the moment: nobody does after a restore.
-PASSING = ("lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "again:", "worker")
+PASSING = (
+    "lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "look", "search", "again:", "worker")
 KEYS_AT_ONCE = 64
 MOST_OF_VALUE = "proto-max-bulk-len"
 
