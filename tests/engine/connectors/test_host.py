@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +169,29 @@ def test_nothing_is_left_of_a_source_that_goes_while_it_rests(
     hosted.want()
     hosted.until(lambda: not broker.keys("weir:*"))
     assert hosted.told["idle"]
+
+
+FORGED: dict[str, Callable[[redis.Redis], object]] = {  # by whoever is past the first wall in a slot
+    "a count of a sink's channel": lambda broker: broker.hset(keys.meta("f1-0.0"), "events", "many"),
+    "a sink's place": lambda broker: broker.hset(keys.readers("f1-0.0"), keys.SINK, "x"),
+    "an entry without its time": lambda broker: broker.hset(keys.meta("f1-0.0"), "events", 5) and broker.xadd(
+        keys.channel("f1-0.0"), {"x": 1}),
+    "a sink's channel of another kind": lambda broker: broker.delete(keys.meta("f1-0.0")) or broker.set(
+        keys.meta("f1-0.0"), "x"),
+    "a reader that is no text": lambda broker: broker.hset(keys.readers(keys.intake("a")), b"\xff", "1-0"),
+    "readers of another kind": lambda broker: broker.delete(keys.readers(keys.intake("a"))) and broker.set(
+        keys.readers(keys.intake("a")), "x")}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_what_a_slot_forged_of_one_channel_stops_no_other(hosted: Hosted, broker: redis.Redis, what: str) -> None:
+    """One host serves all teams of a node."""
+    mine = (fragment_of(Task("w", "writer")), fragment_of(Task("a", "counter"), "f1-1"))
+    hosted.want(*mine)
+    hosted.until(lambda: hosted.state("a") == "running" and "w" in hosted.told["sinks"])
+    FORGED[what](broker)
+    hosted.want(*mine, fragment_of(Task("b", "counter"), "f1-2"), fragment_of(Task("a", "counter"), "f2-1"))
+    hosted.until(lambda: hosted.state("b") == "running" and IntakeStore(broker).state("b").seq > 0)
+    assert "w" in hosted.told["sinks"] and hosted.state("a") is not None
+    hosted.want(*mine)
+    hosted.until(lambda: hosted.state("b") is None)

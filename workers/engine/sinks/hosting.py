@@ -27,6 +27,7 @@ from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import STARTING
 from workers.engine.sealed_secrets import opened
+from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings
 from workers.library.config import settings as with_defaults
 
@@ -117,7 +118,9 @@ class Sinks:
         standings = {}
         shown = self._shown()
         with suppress(redis.RedisError):
-            standings = {channel: self._store.standing(channel) for channel in shown}
+            for channel in shown:
+                with suppress(*UNREADABLE):  # a slot writes the channel, and may write what is none
+                    standings[channel] = self._store.standing(channel)
         self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
         for channel, (task, report) in shown.items():
             standing = standings.get(channel)
