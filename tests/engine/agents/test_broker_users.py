@@ -334,14 +334,14 @@ def test_what_a_connector_host_notes_lets_it_touch_nothing_but_what_it_was_told_
     slot = SlotStore(store.data_dir, store.slot_dir("0"))
     slot.record(desired().wanted["f1-0"])
     with as_role(users, CONNECTORS) as client:
-        client.sadd(keys.sinks("n1"), "f9-0.0", "f1-0.1")
+        client.sadd(keys.sinks("n1"), "f9-0.0", "f1-0.1", b"\xff")
         store.write_desired(DESIRED_STATES.read({"version": 2, "node": "n1", "generation": 2, "slots": {}}))
         slot.forget("f1-0")
         users.expect()
         client.exists(keys.channel("f1-0.1"))
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.xrange(keys.channel("f9-0.0"))
-        client.srem(keys.sinks("n1"), "f1-0.1")
+        client.set(keys.sinks("n1"), "no set")
         users.expect()
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.exists(keys.channel("f1-0.1"))

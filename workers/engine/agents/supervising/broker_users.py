@@ -161,10 +161,12 @@ class BrokerUsers:
             self._known = {
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
-        draining = {name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))}
+        draining: Collection[bytes] = ()
+        with suppress(redis.ResponseError):  # the host writes there, and may write what is no set
+            draining = self._broker.smembers(keys.sinks(self._store.node))
         earlier = [
             fragment for name, fragment in self._known.items()
-            if name in recorded or not draining.isdisjoint(fragment.written[-1:])]
+            if name in recorded or any(channel.encode() in draining for channel in fragment.written[-1:])]
         fragments = key_patterns.known_fragments(self._store.read_desired(), *coming, earlier=earlier)
         if fragments != self._known or not self._store.known_path.exists():
             self._store.write_known(fragments)
