@@ -195,3 +195,14 @@ def test_what_a_slot_forged_of_one_channel_stops_no_other(hosted: Hosted, broker
     assert "w" in hosted.told["sinks"] and hosted.state("a") is not None
     hosted.want(*mine)
     hosted.until(lambda: hosted.state("b") is None)
+
+
+@pytest.mark.parametrize("task", ["{", "5", "[" * 100_000, '{"id": 1, "type": "writer", "config": {}}', '{"more": 1}'])
+def test_what_a_host_of_another_node_wrote_of_a_left_sink_stops_nobody(
+    hosted: Hosted, broker: redis.Redis, task: str
+) -> None:
+    SinkStore(broker).open("f9-0.0", node="n1", task={"id": "w", "type": "writer", "config": {}})
+    broker.hset(keys.sink("f9-0.0"), "task", task)
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.until(lambda: hosted.state("b") == "running")
+    assert SinkStore(broker).left("n1") == {}
