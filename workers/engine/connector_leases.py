@@ -50,8 +50,8 @@ class Holding:
 
     def holder(self, name: str) -> str:
         """The node that holds it; "" where none does."""
-        return (self._broker.hget(self._state(name), "node") or b"").decode()
+        return (self._broker.hget(self._state(name), "node") or b"").decode(errors="replace")
 
     def names(self, node: str) -> frozenset[str]:
         """What a node holds."""
-        return frozenset(name.decode() for name in self._broker.smembers(self._held(node)))
+        return frozenset(name.decode(errors="replace") for name in self._broker.smembers(self._held(node)))

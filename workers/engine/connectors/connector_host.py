@@ -159,9 +159,10 @@ class ConnectorHost:
         is_settled = not (self._ending or self._left or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
         for task, source in wanted.items():
             if phases[task] is Phase.GIVE and task not in self._ending:
-                self._store.pass_on(
-                    task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
-                self._passing.record_let_go(source.passed.heirs)
+                with suppress(*UNREADABLE):  # hosts of other nodes write of it, too
+                    self._store.pass_on(
+                        task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
+                    self._passing.record_let_go(source.passed.heirs)
         for task, source in active.items():
             is_settled = self._look_at(task, source, phases[task]) and is_settled
         return self._sinks.turn(desired, sinks, held=held) and is_settled
