@@ -288,7 +288,7 @@ ANSWERED: dict[str, dict[str, Any]] = {  # claims, with what else is answered
 
 
 def test_whatever_a_provider_answers_nobody_comes_in_by_it_and_nothing_breaks(world: World, settings: Any):
-    said: dict[str, Any] = {}
+    answered: dict[str, Any] = {}
 
     class Answering(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -298,7 +298,7 @@ def test_whatever_a_provider_answers_nobody_comes_in_by_it_and_nothing_breaks(wo
 
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            self._send({"access_token": "a", "id_token": signed({"iss": issuer} | ENGINEER | said)} | said)
+            self._send({"access_token": "a", "id_token": signed({"iss": issuer} | ENGINEER | answered)} | answered)
 
         def _send(self, answer: object) -> None:
             self.send_response(200)
@@ -316,30 +316,30 @@ def test_whatever_a_provider_answers_nobody_comes_in_by_it_and_nothing_breaks(wo
         settings.OIDC_ROLES = [grant_of(entry) for entry in ROLES]
         settings.SOCIALACCOUNT_PROVIDERS = providers(issuer=issuer, client_id="weir", secret="", scopes=[])
         statuses = {}
-        for name, says in {**ANSWERED, "what is sound": {}}.items():
-            said.clear()
-            said.update(says)
+        for name, claims in {**ANSWERED, "what is sound": {}}.items():
+            answered.clear()
+            answered.update(claims)
             client = Client(raise_request_exception=False)
             state = parse_qs(urlsplit(to_provider(client)).query)["state"][0]
             answer = client.get("/sign-on/oidc/callback", {"code": "c", "state": state})
             statuses[name] = answer.status_code // 100, client.get("/api/me").status_code
         server.shutdown()
-    assert {name for name, (_, known) in statuses.items() if known == 200} == {"what is sound"}
-    assert [name for name, (answered, _) in statuses.items() if answered == 5] == []
+    assert {name for name, (_, of_me) in statuses.items() if of_me == 200} == {"what is sound"}
+    assert [name for name, (of_callback, _) in statuses.items() if of_callback == 5] == []
 
 
 def test_what_a_provider_names_by_plain_http_is_not_asked(settings: Any):
     """Nothing but TLS vouches for an ID token: whoever answers there in the provider's place could be anybody."""
     class Counting(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            paths.append(self.path)
             self.send_response(204)
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
             return
 
-    asked: list[str] = []
+    paths: list[str] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}"
@@ -350,7 +350,7 @@ def test_what_a_provider_names_by_plain_http_is_not_asked(settings: Any):
         settings.OIDC_ISSUER = f"{address}/realm"
         assert provider_session().get(f"{address}/token").status_code == 204
         server.shutdown()
-    assert asked == ["/token"]
+    assert paths == ["/token"]
 
 
 def test_it_is_off_unless_it_is_set(world: World, provider: Provider, settings: Any):

@@ -67,10 +67,10 @@ class NewPassword(PasswordChangeForm):
     def clean_old_password(self) -> str:
         """The old password, where it is right; who guesses at it from somebody's session is counted as at the log-in
         page."""
-        given = self.cleaned_data["old_password"]
-        if authenticate(self._request, username=self.user.get_username(), password=given) != self.user:
+        old = self.cleaned_data["old_password"]
+        if authenticate(self._request, username=self.user.get_username(), password=old) != self.user:
             raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
-        return given
+        return old
 
 
 class ChangePassword(views.PasswordChangeView):

@@ -352,8 +352,8 @@ def test_a_connector_host_passes_on_what_it_holds(users, broker):
         holding = Holding(client, state=keys.sink, held=keys.sinks)
         assert holding.take("f1-0.1", "n1") and holding.pass_on("f1-0.1", "n1", to="n2")
         assert (holding.holder("f1-0.1"), holding.names("n1")) == ("n2", frozenset())
-    there = Holding(broker, state=keys.sink, held=keys.sinks)
-    assert there.take("f1-0.1", "n2") and there.names("n2") == {"f1-0.1"}
+    next_holding = Holding(broker, state=keys.sink, held=keys.sinks)
+    assert next_holding.take("f1-0.1", "n2") and next_holding.names("n2") == {"f1-0.1"}
 
 
 def test_what_a_slot_records_of_others_lets_it_touch_nothing(users, broker, broker_url):

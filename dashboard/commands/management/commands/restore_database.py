@@ -61,8 +61,8 @@ def require_columns(columns: Mapping[str, Collection[str]]) -> None:
         raise CommandError(f"This version has no table {missing[0][:80]!r}: the back-up is of another one.")
     with connection.cursor() as cursor:
         for table, names in columns.items():
-            known = {column.name for column in connection.introspection.get_table_description(cursor, table)}
-            if missing := sorted(set(names) - known):
+            columns_here = {column.name for column in connection.introspection.get_table_description(cursor, table)}
+            if missing := sorted(set(names) - columns_here):
                 raise CommandError(
                     f"The table {table} has no column {missing[0][:80]!r} here: the back-up is of another version.")
 
