@@ -120,7 +120,7 @@ def test_a_sink_that_ended_its_host_is_not_begun_and_says_so(
 ) -> None:
     """What of one is left that nobody wants any more is given up."""
     store, ended = SinkStore(broker), Suspicion((), {"f1-0.0": 2}, frozenset({"f1-0.0"}), now_ms(), "It crashed.")
-    write_atomically(NodeStore(tmp_path, "n1").folder / "connectors.suspects", json.dumps(ended.document()))
+    write_atomically(NodeStore(tmp_path, "n1").host_folder / "connectors.suspects", json.dumps(ended.document()))
     store.open("f1-0.0", node="n1", life="", task={"id": "w", "type": "writer", "config": {}})
     hosted = Hosted(broker_url, tmp_path)
     hosted.want(fragment_of(Task("b", "counter"), "f1-1"), *[fragment_of(Task("w", "writer"))] * is_wanted)

@@ -69,7 +69,7 @@ class ConnectorHost:
         store = NodeStore(settings.data_dir, settings.node)
         self._newest, self._passing = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
-        self._suspects = SourceSuspects(store.folder, clock_ms=_now_ms)
+        self._suspects = SourceSuspects(store.host_folder, clock_ms=_now_ms)
         self._held: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when

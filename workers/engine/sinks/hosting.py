@@ -22,6 +22,7 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.reports import ConnectorReport, SinkReport
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
@@ -65,7 +66,7 @@ class Sinks:
         self._settings, self._types, self._on_event = settings, types, on_event
         self._store, self._passing = SinkStore(broker), passing
         self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
-        self._lives = Lives(settings.data_dir / "nodes" / settings.node / "sinks.json")
+        self._lives = Lives(NodeStore(settings.data_dir, settings.node).host_folder / "sinks.json")
         self.runners: dict[str, SinkRunner] = {}  # by channel
         self._held: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
