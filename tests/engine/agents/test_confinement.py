@@ -132,6 +132,18 @@ def test_a_process_reaches_what_is_its_own_and_nothing_else(enclosing, data_dir,
     assert confined.missing() == []
 
 
+def test_what_a_connector_host_kept_before_is_where_it_writes_now(tmp_path: Path) -> None:
+    store, outside = NodeStore(tmp_path, "n1"), tmp_path / "outside"
+    for folder in (store.folder / "connectors-spark", outside):
+        folder.mkdir(parents=True)
+    (store.folder / "sinks.json").write_text("lives")
+    store.host_folder.symlink_to(outside)  # it could write there then
+    for _ in range(2):
+        store.take_over()
+    assert (store.host_folder / "sinks.json").read_text() == "lives" and list(outside.iterdir()) == []
+    assert [path.name for path in store.folder.iterdir()] == ["connectors"]
+
+
 @pytest.mark.parametrize("written", [
     write_atomically, disk.replace_text, lambda path, text: disk.write(path, lambda file: file.write(text.encode()))])
 def test_what_is_written_where_others_write_follows_no_link(written, tmp_path):
