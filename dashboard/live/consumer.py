@@ -152,6 +152,8 @@ class Connection:
                     await self._end(CLOSE_NOT_LOGGED_IN)
                     return
             for topic, watched in list(self._watched.items()):
+                if self._check_now:  # access has changed while the client took its time with a topic before
+                    break
                 if not await self._bring_up_to_date(topic, watched):
                     await self._end(CLOSE_TOO_SLOW)
                     return

@@ -31,12 +31,16 @@ def _is_same_origin(headers: dict[bytes, bytes]) -> bool:
     origin = headers.get(b"origin", b"").decode("latin-1").lower()
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
-    usual = {"http": ":80", "https": ":443"}.get(urlsplit(origin).scheme, "")
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # no address at all
+        return False
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
     host = headers.get(b"host", b"").decode("latin-1").lower().removesuffix(usual)
-    return bool(host) and urlsplit(origin).netloc.removesuffix(usual) == host
+    return bool(host) and parts.netloc.removesuffix(usual) == host
 
 
-websockets = AllowedHostsOriginValidator(SameOrigin(CookieMiddleware(URLRouter([
+websockets = SameOrigin(AllowedHostsOriginValidator(CookieMiddleware(URLRouter([
     path("ws/live", live),
     re_path(r"", WebsocketDenier.as_asgi()),
 ]))))

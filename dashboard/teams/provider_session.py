@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import requests
 from django.conf import settings
@@ -78,12 +79,18 @@ class _Bounded(HTTPAdapter):
 
 
 def provider_session() -> requests.Session:
-    """A session that asks the provider, uncompressed and without a redirect; errors are those of requests."""
+    """A session that asks the provider, uncompressed and without a redirect; errors are those of requests.
+
+    It goes by HTTPS, whatever addresses the provider names, for nothing else vouches for what is said there; by plain
+    HTTP to the provider alone, where that is on this machine (``WEIR_OIDC_ISSUER``).
+    """
     session = requests.Session()
     session.headers["Accept-Encoding"] = "identity"
     session.max_redirects = 0
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Bounded())
+    session.adapters.clear()
+    issuer = urlsplit(settings.OIDC_ISSUER)
+    for beginning in ("https://", f"{issuer.scheme}://{issuer.netloc}/"):
+        session.mount(beginning, _Bounded())
     ask = session.request
     session.request = lambda *args, **options: ask(  # type: ignore[method-assign]
         *args, **{"timeout": settings.DELIVERY_S, **options})

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from scheduler.model.behind import SPILL
@@ -14,10 +15,12 @@ from scheduler.model.fragment import channel_id
 from scheduler.model.ring import Ring
 from scheduler.model.saved_states import SavedTask
 
-from .codec import Codec
+from .codec import Codec, InvalidContract
 from .partitioning import Quota, partitioning_of
 
 DEFAULT_TRIGGER_MS = 500
+# Of what is named so there are files, and folders that are removed: no name leads out of theirs, or is a pattern.
+_NAME = re.compile(r"(?!\.)[^/\0\n*?\[\]]{1,200}")
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
 Routes = Mapping[int, Mapping[str, Quota | Ring]]  # position in the chain -> divided fragment that reads there -> how
@@ -40,6 +43,9 @@ class Input:
     when_behind: str = field(default=SPILL, compare=False)
     teams: tuple[str, ...] = field(default=(), compare=False)
     after: tuple[str, ...] = field(default=(), compare=False)
+
+    def __post_init__(self) -> None:
+        _require_names(self.channel, self.task)
 
 
 class ChannelWriter(NamedTuple):
@@ -92,6 +98,9 @@ class WantedFragment:
     restores: Mapping[str, SavedTask] = field(default_factory=dict)  # by running task
 
     def __post_init__(self) -> None:
+        _require_names(
+            self.id, *(task.id for task in self.tasks), *self.inherits, *self.channels.values(), *self.heirs,
+            *chain.from_iterable(self.heirs.values()), *self.takes, *self.remote_givers, *self.savepoints)
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
         object.__setattr__(self, "outlets", outlets)
         object.__setattr__(self, "routes", {
@@ -167,6 +176,9 @@ class DesiredState:
     revision: int = 0
     kept_savepoints: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        _require_names(*self.slots, *self.handing_over, *(self.kept_savepoints or ()))
+
     @property
     def order(self) -> tuple[int, int]:
         """By which states of one node follow one another."""
@@ -199,6 +211,14 @@ class DesiredState:
         """Fragments that another slot of this node should run: leaving here, they keep their checkpoint."""
         return frozenset(
             fragment.id for name, wanted in self.slots.items() if name != slot for fragment in wanted.fragments)
+
+
+def _require_names(*names: str) -> None:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise InvalidContract(
+                f"{name[:80]!r} is no name of a query, channel, task, slot or savepoint.",
+                remedy="Look where the state folder or the back-up comes from: no version of Weir makes such a name.")
 
 
 # Agents of earlier versions ask for these, though they may be empty.

@@ -217,7 +217,7 @@ def test_who_is_deactivated_loses_the_connection_at_once(committed_world: World,
     assert asyncio.run(run()) == 4401
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://[x"])
 def test_another_sites_page_cannot_connect(committed_world: World, server: Server, origin: str):
     async def run() -> None:
         async with connected(server, client_of_vera, origin=origin):

@@ -72,6 +72,38 @@ def test_who_does_not_read_is_cut_off(monkeypatch, takes_the_end: bool):
     assert sent[-1]["code"] == CLOSE_TOO_SLOW
 
 
+def test_who_takes_its_time_gets_nothing_that_came_after_its_access_ended():
+    """Each message may take half a minute, of each topic: whoever is put out meanwhile gets none of those that wait."""
+    from dashboard.live.consumer import CLOSE_NOT_LOGGED_IN, Connection, WatchedTopic
+    from dashboard.teams.permissions import NOBODY, Viewer
+
+    sent: list[dict] = []
+
+    class HubOfOneWhoIsOut:
+        class sessions:
+            @staticmethod
+            async def viewer(_):
+                return NOBODY
+
+    async def run() -> None:
+        async def send(message: dict) -> None:
+            sent.append(message)
+            if len(sent) == 1:
+                connection._ask_for_check()
+                for watched in connection._watched.values():
+                    watched.builder.version = builder_at(3, {"n": "of later"}).version
+
+        connection = Connection("", Viewer(1, {}), HubOfOneWhoIsOut(), send)
+        for topic in ("estate", "proposal:1", "proposal:2"):
+            connection._watched[topic] = WatchedTopic(builder_at(2, {"n": 2}), seq=1, state={"n": 1})
+        connection._wake.set()
+        await asyncio.wait_for(connection._write(), 60)
+
+    asyncio.run(run())
+    assert [message.get("code") for message in sent] == [None, CLOSE_NOT_LOGGED_IN]
+    assert "of later" not in sent[0]["text"]
+
+
 def test_a_delta_is_made_once_for_all_who_are_as_far(monkeypatch):
     made: list[tuple] = []
     monkeypatch.setattr(

@@ -73,6 +73,22 @@ def test_too_many_failures_lock_a_name_out_even_with_the_right_password(world: W
     assert logged_in(other)
 
 
+def test_who_has_somebodys_session_guesses_at_the_password_no_longer_than_at_the_log_in_page(world: World, settings):
+    def change(old: str) -> int:
+        return client.post("/password/", {
+            "old_password": old, "new_password1": "another-horse-9", "new_password2": "another-horse-9"}).status_code
+
+    client = Client()
+    log_in(client, "ana", PASSWORD)
+    for _ in range(settings.LOGIN_FAILURES_ALLOWED):
+        assert change("wrong") == 200
+    assert change(PASSWORD) == 429
+    world.ana.refresh_from_db()
+    assert world.ana.check_password(PASSWORD) and logged_in(client)
+    LoginFailure.objects.all().delete()
+    assert change(PASSWORD) == 302
+
+
 def elsewhere(n: int) -> Client:
     return Client(REMOTE_ADDR=f"10.1.0.{n}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import threading
 import warnings
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.config.environment import Environment, InvalidSetting
 from dashboard.teams.groups import grant_of, granted, providers
 from dashboard.teams.models import LoginFailure, Membership, Role, User
+from dashboard.teams.provider_session import provider_session
 from dashboard.teams.services import deactivate
 from tests.cases import each
 from tests.dashboard.building import World
@@ -264,6 +267,90 @@ def test_a_provider_that_says_what_cannot_be_used_is_told(world: World, settings
         answer = Client(raise_request_exception=False).post("/sign-on/oidc/begin")
         server.shutdown()
     assert answer.status_code == 302 and "127.0.0.1" not in answer.url.partition("?")[0]
+
+
+def signed(claims: Any) -> str:
+    """An ID token by which nobody has signed, as a provider may send over its own connection."""
+    parts = ({"alg": "none"}, claims)
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts) + "."
+
+
+ENGINEER = {"sub": "1", "aud": "weir", "exp": 4e9, "preferred_username": "nina", "groups": ["eng"]}
+ANSWERED: dict[str, dict[str, Any]] = {  # claims, with what else is answered
+    "for another": {"aud": "other"}, "for all": {"aud": {"weir": 1}}, "of another": {"iss": "http://localhost:1"},
+    "of long ago": {"exp": 1}, "for ever": {"exp": float("inf")}, "claims that are none": {"id_token": signed([1])},
+    "deep claims": {"id_token": f"e30.{'W1tb' * 60_000}.x"}, "no text": {"id_token": 5},
+    "a subject without end": {"sub": "s" * 100_000}, "a subject that ends early": {"sub": "a\0b"},
+    "groups by name": {"groups": {"eng": True, "ops": True}}, "groups in groups": {"groups": [["ops"]]},
+    "too many groups": {"groups": [*map(str, range(100_000)), "eng"]}, "too much": {"x": "x" * 2_000_000},
+    "a name that is none": {"preferred_username": {"a": "b"}},
+    "a time without end": {"expires_in": 10**20}, "a time before all": {"expires_in": -(10**12)}}
+
+
+def test_whatever_a_provider_answers_nobody_comes_in_by_it_and_nothing_breaks(world: World, settings: Any):
+    answered: dict[str, Any] = {}
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send({} if self.path == "/userinfo" else {
+                "issuer": issuer, "jwks_uri": f"{issuer}/keys", **{
+                    f"{what}_endpoint": f"{issuer}/{what}" for what in ("authorization", "token", "userinfo")}})
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self._send({"access_token": "a", "id_token": signed({"iss": issuer} | ENGINEER | answered)} | answered)
+
+        def _send(self, answer: object) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings.OIDC_ISSUER = issuer = f"http://127.0.0.1:{server.server_port}"
+        settings.OIDC_ROLES = [grant_of(entry) for entry in ROLES]
+        settings.SOCIALACCOUNT_PROVIDERS = providers(issuer=issuer, client_id="weir", secret="", scopes=[])
+        statuses = {}
+        for name, claims in {**ANSWERED, "what is sound": {}}.items():
+            answered.clear()
+            answered.update(claims)
+            client = Client(raise_request_exception=False)
+            state = parse_qs(urlsplit(to_provider(client)).query)["state"][0]
+            answer = client.get("/sign-on/oidc/callback", {"code": "c", "state": state})
+            statuses[name] = answer.status_code // 100, client.get("/api/me").status_code
+        server.shutdown()
+    assert {name for name, (_, of_me) in statuses.items() if of_me == 200} == {"what is sound"}
+    assert [name for name, (of_callback, _) in statuses.items() if of_callback == 5] == []
+
+
+def test_what_a_provider_names_by_plain_http_is_not_asked(settings: Any):
+    """Nothing but TLS vouches for an ID token: whoever answers there in the provider's place could be anybody."""
+    class Counting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    paths: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Counting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for issuer in ("https://id.example.org", f"http://localhost:{server.server_port}", f"{address}0"):
+            settings.OIDC_ISSUER = issuer
+            with pytest.raises(requests.RequestException):
+                provider_session().get(f"{address}/token")
+        settings.OIDC_ISSUER = f"{address}/realm"
+        assert provider_session().get(f"{address}/token").status_code == 204
+        server.shutdown()
+    assert paths == ["/token"]
 
 
 def test_it_is_off_unless_it_is_set(world: World, provider: Provider, settings: Any):

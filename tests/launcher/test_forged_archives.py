@@ -8,9 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import redis
+from django.core.management import CommandError
 
-from workers.launcher.backup import backup_cli, taking, zip_archive
+from dashboard.commands.management.commands import restore_database
+from workers.launcher.backup import backup_cli, broker_keys, taking, zip_archive
 from workers.launcher.backup.linking import LinkedFiles
+from workers.launcher.state_folder import CannotStart
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +97,36 @@ def test_a_back_up_follows_nothing_that_a_slot_has_put_there(tmp_path):
     held = [path for path in (tmp_path / "held").rglob("*") if not path.is_dir()]
     assert [path.read_text() for path in held if path.name == "0"] == ["honest"]
     assert "loot" not in "".join(path.read_text() for path in held)
+
+
+def _keys_file(path: Path, **values: bytes) -> Path:
+    path.write_bytes(b"".join(
+        broker_keys.HEADER.pack(len(name), len(value), -1) + name.encode() + value for name, value in values.items()))
+    return path
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("columns", [
+    {"django_session": ['session_key") FROM PROGRAM \'id\' --']}, {"django_session": ["session_key", '"session_key"']},
+    {'django_session" (session_key) FROM PROGRAM \'id\' --': []}, {"pg_authid": ["rolname"]}])
+def test_names_of_columns_are_never_text_of_a_command(columns: dict[str, list[str]]):
+    """``COPY … FROM PROGRAM`` would run one on the database's machine."""
+    restore_database.require_columns({"django_session": ["session_key", "session_data"]})
+    with pytest.raises(CommandError, match="has no"):
+        restore_database.require_columns(columns)
+
+
+def test_keys_that_no_back_up_writes_are_refused_and_forged_orders_stay_out(broker: redis.Redis, tmp_path):
+    broker.rpush("weir:trials:n1", "t1")
+    order, whole = broker.dump("weir:trials:n1"), broker_keys.HEADER.pack(6, 4, -1) + b"weir:a" + b"text"
+    broker.flushall()
+    assert broker_keys.load(broker, _keys_file(tmp_path / "keys", **{
+        "weir:trials:n1": order, "weir:trial:t1:order": order, "weir:looks:n1": order, "weir:ch:x": order})) == 1
+    assert broker.keys() == [b"weir:ch:x"]
+    broker.flushall()
+    for content in (broker_keys.HEADER.pack(5, 4, -1) + b"other" + b"text", whole[:-1], whole + b"x",
+                    broker_keys.HEADER.pack(6, 1 << 63, -1) + b"weir:a", b"x"):
+        (tmp_path / "keys").write_bytes(content)
+        with pytest.raises(CannotStart, match="not as a back-up writes them"):
+            broker_keys.load(broker, tmp_path / "keys")
+    assert broker.keys() == []

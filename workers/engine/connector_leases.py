@@ -28,9 +28,10 @@ class Holding:
             self._broker, "take_hold", [self._state(name), self._held(node)], [node, name, int(by_force)]))
 
     def pass_on(self, name: str, node: str, *, to: str) -> bool:
-        """Let another node hold it from now on; False where this one does not."""
+        """Let another node hold it from now on; False where this one does not. What that node has to see to is its own
+        note, made as it takes it."""
         return bool(scripts.run(
-            self._broker, "pass_hold", [self._state(name), self._held(node), self._held(to)], [node, name, to]))
+            self._broker, "pass_hold", [self._state(name), self._held(node)], [node, name, to]))
 
     def end(self, name: str, node: str, *, whole: Sequence[str], after_s: int = 0) -> bool:
         """Nobody is to hold it any more, and all of it goes; False where another holds it.
@@ -49,8 +50,8 @@ class Holding:
 
     def holder(self, name: str) -> str:
         """The node that holds it; "" where none does."""
-        return (self._broker.hget(self._state(name), "node") or b"").decode()
+        return (self._broker.hget(self._state(name), "node") or b"").decode(errors="replace")
 
     def names(self, node: str) -> frozenset[str]:
         """What a node holds."""
-        return frozenset(name.decode() for name in self._broker.smembers(self._held(node)))
+        return frozenset(name.decode(errors="replace") for name in self._broker.smembers(self._held(node)))

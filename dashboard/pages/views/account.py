@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.contrib.auth import update_session_auth_hash, views
+from django.contrib.auth import authenticate, update_session_auth_hash, views
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.core.exceptions import ValidationError
 from django.forms import BooleanField
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -58,6 +60,18 @@ class NewPassword(PasswordChangeForm):
 
     end_tokens = BooleanField(required=False, label="Revoke my API tokens as well")
 
+    def __init__(self, *args: Any, request: HttpRequest, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._request = request
+
+    def clean_old_password(self) -> str:
+        """The old password, where it is right; who guesses at it from somebody's session is counted as at the log-in
+        page."""
+        old = self.cleaned_data["old_password"]
+        if authenticate(self._request, username=self.user.get_username(), password=old) != self.user:
+            raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return old
+
 
 class ChangePassword(views.PasswordChangeView):
     """Changing the own password; other sessions end by it, and API tokens where that is wished."""
@@ -65,6 +79,9 @@ class ChangePassword(views.PasswordChangeView):
     template_name = "password_change.html"
     form_class = NewPassword
     success_url = reverse_lazy("estate")
+
+    def get_form_kwargs(self) -> dict[str, Any]:
+        return super().get_form_kwargs() | {"request": self.request}
 
     def form_valid(self, form: NewPassword) -> HttpResponse:
         change_password(

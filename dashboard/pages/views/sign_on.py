@@ -5,6 +5,7 @@ from __future__ import annotations
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
@@ -14,8 +15,10 @@ from dashboard.teams.groups import PROVIDER
 from dashboard.teams.logins import begin_attempt
 from dashboard.teams.sign_on import failed
 
-# The provider is away, or says nothing that can be used: no JSON, or JSON of another shape.
-UNUSABLE = (RequestException, KeyError, ValueError, TypeError, AttributeError, RecursionError)
+# The provider is away, or says nothing that can be used: no JSON, JSON of another shape, or more than allauth takes.
+UNUSABLE = (
+    RequestException, KeyError, ValueError, TypeError, AttributeError, RecursionError, OverflowError,
+    ImproperlyConfigured)
 
 
 @require_POST

@@ -47,6 +47,7 @@ NODE = "nodes/n1"
 FILES = (
     "weir.sqlite3", "secret_key", "broker/url", "logs/web.log", "nodes/n2/told/desired.json",
     f"{NODE}/told/desired.json", f"{NODE}/slot-0/f1-0.json", f"{NODE}/slot-1/f2-0.json", f"{NODE}/taken/f3-0",
+    f"{NODE}/connectors/sinks.json", f"{NODE}/let-go/f4-0",
     "checkpoints/f1-0.json", "outputs/a/part-0", "recordings/a.arrow", "replay/recording.csv", "jvm/channels.jar",
     "tables/t/log", "spill/n1/c/0", "anything")
 SHARED = {"checkpoints/f1-0.json", "outputs/a/part-0", "recordings/a.arrow"}
@@ -57,7 +58,9 @@ OF_NODE = {name for name in FILES if name.startswith(f"{NODE}/")}
 REACH = {
     "0": (SLOTS, OF_SLOT, {f"{NODE}/told/desired.json", "spill/n1/c/0", *FOR_ALL}),
     SPARE: (SLOTS, {*OF_SLOT, f"{NODE}/slot-1/f2-0.json"}, {f"{NODE}/told/desired.json", "spill/n1/c/0", *FOR_ALL}),
-    CONNECTORS: (CONNECTORS, {*OF_NODE, "checkpoints/f1-0.json", "tables/t/log"}, FOR_ALL),
+    CONNECTORS: (
+        CONNECTORS, {f"{NODE}/connectors/sinks.json", f"{NODE}/let-go/f4-0", "checkpoints/f1-0.json", "tables/t/log"},
+        {f"{NODE}/told/desired.json", f"{NODE}/taken/f3-0", *FOR_ALL}),
     "look-1": (LOOKS, set(), FOR_ALL)}
 # Without Landlock the node's processes are one user, and share what is the node's.
 AS_ONE = {*OF_NODE, *SHARED, "tables/t/log", "spill/n1/c/0"}
@@ -127,6 +130,18 @@ def test_a_process_reaches_what_is_its_own_and_nothing_else(enclosing, data_dir,
     assert reached["environment"]["REDIS_URL"] != confined._settings.redis_url
     assert not reached["agent"] and (reached["user"] != os.getuid()) is user
     assert confined.missing() == []
+
+
+def test_what_a_connector_host_kept_before_is_where_it_writes_now(tmp_path: Path) -> None:
+    store, outside = NodeStore(tmp_path, "n1"), tmp_path / "outside"
+    for folder in (store.folder / "connectors-spark", outside):
+        folder.mkdir(parents=True)
+    (store.folder / "sinks.json").write_text("lives")
+    store.host_folder.symlink_to(outside)  # it could write there then
+    for _ in range(2):
+        store.take_over()
+    assert (store.host_folder / "sinks.json").read_text() == "lives" and list(outside.iterdir()) == []
+    assert [path.name for path in store.folder.iterdir()] == ["connectors"]
 
 
 @pytest.mark.parametrize("written", [

@@ -159,6 +159,19 @@ def test_a_node_without_a_set_up_asks_for_one_and_nothing_else(world: World) -> 
     assert all(count > before[name] for name, count in commands().items())
 
 
+def test_a_meter_that_a_slot_forged_stops_no_node_and_counts_again_once_it_is_one(world: World) -> None:
+    forged = ("x:aged", "007:aged", f"in:chan:{'9' * 5}", "0:lat:99999")
+    world.set_up()
+    world.run(10)
+    world.batch_s["b"] = 1.5
+    for number in range(1, 30):
+        world.broker.hset(keys.meter("a"), mapping=dict.fromkeys(forged, number))
+        world.run(1)
+    world.broker.hdel(keys.meter("a"), *forged)
+    world.run(300)
+    assert world.latency_s <= LIMIT_S
+
+
 def test_another_node_watches_for_a_manager_whose_node_was_killed_and_gives_that_back(
     broker: redis.Redis, tmp_path: Path
 ) -> None:

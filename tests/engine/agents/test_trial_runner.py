@@ -243,6 +243,7 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_
         path.touch()
     (tmp_path / "outputs").mkdir(exist_ok=True)
     (tmp_path / "outputs" / "link").symlink_to(tmp_path / "nodes" / "n2")
+    broker.hset(b"weir:ch:trial-old.\xff:meta", "x", 1)  # likewise
     left.write_text(json.dumps(["../beside", str(tmp_path / "beside"), "link"]))  # by somebody who broke out
     (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
     for channel in ("trial-old.in", "trial-old-feed.0", "trial-old1.in"):

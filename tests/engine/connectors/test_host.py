@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,7 @@ def test_a_sink_that_ended_its_host_is_not_begun_and_says_so(
 ) -> None:
     """What of one is left that nobody wants any more is given up."""
     store, ended = SinkStore(broker), Suspicion((), {"f1-0.0": 2}, frozenset({"f1-0.0"}), now_ms(), "It crashed.")
-    write_atomically(NodeStore(tmp_path, "n1").folder / "connectors.suspects", json.dumps(ended.document()))
+    write_atomically(NodeStore(tmp_path, "n1").host_folder / "connectors.suspects", json.dumps(ended.document()))
     store.open("f1-0.0", node="n1", life="", task={"id": "w", "type": "writer", "config": {}})
     hosted = Hosted(broker_url, tmp_path)
     hosted.want(fragment_of(Task("b", "counter"), "f1-1"), *[fragment_of(Task("w", "writer"))] * is_wanted)
@@ -154,13 +154,55 @@ def test_a_reader_of_a_later_plan_keeps_the_place_that_it_took_over(hosted: Host
     assert channels.info(keys.intake("b")).readers.keys() == {"f1-1", "f2-0"}
 
 
-def test_nothing_is_left_of_a_source_that_goes_while_it_rests(hosted: Hosted, broker: redis.Redis) -> None:
+@pytest.mark.parametrize("is_from_elsewhere", [False, True])
+def test_nothing_is_left_of_a_source_that_goes_while_it_rests(
+    hosted: Hosted, broker: redis.Redis, is_from_elsewhere: bool
+) -> None:
     hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
     hosted.until(lambda: hosted.state("b") == "running")
     hosted.want(fragment_of(Task("b", "counter"), "f1-1", active=0))
     hosted.until(lambda: not hosted.host._ending)
     assert IntakeStore(broker).state("b").position, "it rests"
     assert hosted.told["idle"]
+    if is_from_elsewhere:  # it was passed on to here, and has not begun since
+        broker.srem(keys.hosted("n1"), "b")
     hosted.want()
     hosted.until(lambda: not broker.keys("weir:*"))
     assert hosted.told["idle"]
+
+
+FORGED: dict[str, Callable[[redis.Redis], object]] = {  # by whoever is past the first wall in a slot
+    "a count of a sink's channel": lambda broker: broker.hset(keys.meta("f1-0.0"), "events", "many"),
+    "a sink's place": lambda broker: broker.hset(keys.readers("f1-0.0"), keys.SINK, "x"),
+    "an entry without its time": lambda broker: broker.hset(keys.meta("f1-0.0"), "events", 5) and broker.xadd(
+        keys.channel("f1-0.0"), {"x": 1}),
+    "a sink's channel of another kind": lambda broker: broker.delete(keys.meta("f1-0.0")) or broker.set(
+        keys.meta("f1-0.0"), "x"),
+    "a reader that is no text": lambda broker: broker.hset(keys.readers(keys.intake("a")), b"\xff", "1-0"),
+    "readers of another kind": lambda broker: broker.delete(keys.readers(keys.intake("a"))) and broker.set(
+        keys.readers(keys.intake("a")), "x")}
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_what_a_slot_forged_of_one_channel_stops_no_other(hosted: Hosted, broker: redis.Redis, what: str) -> None:
+    """One host serves all teams of a node."""
+    mine = (fragment_of(Task("w", "writer")), fragment_of(Task("a", "counter"), "f1-1"))
+    hosted.want(*mine)
+    hosted.until(lambda: hosted.state("a") == "running" and "w" in hosted.told["sinks"])
+    FORGED[what](broker)
+    hosted.want(*mine, fragment_of(Task("b", "counter"), "f1-2"), fragment_of(Task("a", "counter"), "f2-1"))
+    hosted.until(lambda: hosted.state("b") == "running" and IntakeStore(broker).state("b").seq > 0)
+    assert "w" in hosted.told["sinks"] and hosted.state("a") is not None
+    hosted.want(*mine)
+    hosted.until(lambda: hosted.state("b") is None)
+
+
+@pytest.mark.parametrize("task", ["{", "5", "[" * 100_000, '{"id": 1, "type": "writer", "config": {}}', '{"more": 1}'])
+def test_what_a_host_of_another_node_wrote_of_a_left_sink_stops_nobody(
+    hosted: Hosted, broker: redis.Redis, task: str
+) -> None:
+    SinkStore(broker).open("f9-0.0", node="n1", task={"id": "w", "type": "writer", "config": {}})
+    broker.hset(keys.sink("f9-0.0"), "task", task)
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
+    hosted.until(lambda: hosted.state("b") == "running")
+    assert SinkStore(broker).left("n1") == {}

@@ -209,7 +209,7 @@ def test_what_ends_its_host_is_left_alone_and_all_else_is_read(
     rig.produce(*(b'{"n": %d}' % number for number in range(5)))
     NodeStore(tmp_path, "n1").write_desired(DesiredState(version=1, node="n1", generation=1, slots={
         "0": WantedSlot((fragment_of(harm, "f1-0"), fragment_of(honest, "f1-1")))}))
-    store, codes, suspects = IntakeStore(broker), [], tmp_path / "nodes" / "n1" / "connectors.suspects"
+    store, codes, suspects = IntakeStore(broker), [], tmp_path / "nodes" / "n1" / "connectors" / "connectors.suspects"
     environment = {
         **os.environ, **rig.environment, "REDIS_URL": broker_url, "WEIR_DATA_DIR": str(tmp_path), "WEIR_NODE": "n1",
         "WEIR_CONNECTOR_MEMORY_MB": str(LIMIT_MB)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -66,3 +67,21 @@ def test_garbage_is_refused_with_its_place(document: dict, place: str) -> None:
     with pytest.raises(InvalidContract) as refused:
         WANTED_FRAGMENTS.read(document)
     assert refused.value.facts["place"] == place
+
+
+@pytest.mark.parametrize("name", [
+    "../../../../home/u", "/home/u", "..", ".", "", "f1-0/../x", "f1-0\0", "*", "f1-0\n", "f" * 201])
+@pytest.mark.parametrize("of", [
+    lambda name: {"id": name, "tasks": []}, lambda name: {"id": "f1-0", "tasks": [], "inherits": [name]},
+    lambda name: {"id": "f1-0", "tasks": [{"id": name, "type": "average", "config": {}}]},
+    lambda name: {"id": "f1-0", "tasks": [], "inputs": [{"channel": name, "task": "s"}]},
+    lambda name: {"id": "f1-0", "tasks": [], "channels": {"0": name}},
+    lambda name: {"id": "f1-0", "tasks": [], "savepoints": [name]}])
+def test_no_name_leads_out_of_the_folder_of_what_is_named_so(of: Callable[[str], dict], name: str) -> None:
+    """A restored back-up may have any: of a fragment that is removed a folder goes, of a channel the spilled files."""
+    with pytest.raises(InvalidContract):
+        WANTED_FRAGMENTS.read(of(name))
+    for desired in ({"slots": {"0": {"fragments": [of(name)]}}}, {"remote_heirs": {"n2": [of(name)]}},
+                    {"slots": {name: {"fragments": []}}}, {"kept_savepoints": [name]}):
+        with pytest.raises(InvalidContract):
+            DESIRED_STATES.loads(json.dumps(desired))

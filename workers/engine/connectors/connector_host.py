@@ -38,6 +38,7 @@ from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import RETRYING, STARTING
 from workers.engine.sealed_secrets import open_by, opened
 from workers.engine.sinks.hosting import Sinks
+from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings, from_environment
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
@@ -68,11 +69,12 @@ class ConnectorHost:
         store = NodeStore(settings.data_dir, settings.node)
         self._newest, self._passing = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
-        self._suspects = SourceSuspects(store.folder, clock_ms=_now_ms)
+        self._suspects = SourceSuspects(store.host_folder, clock_ms=_now_ms)
         self._held: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
+        self._wanted_then: frozenset[str] = frozenset()  # sources that were wanted at that version
         self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
         self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing, on_begin=self._note)
         self._registered: dict[str, frozenset[str]] = {}
@@ -81,7 +83,7 @@ class ConnectorHost:
         self._events: deque[dict[str, Any]] = deque(maxlen=1_000)
         self._reported: Any = None
         self._report_at_ms = 0
-        self._problem = ""
+        self._problems: dict[str, str] = {}  # by what was not done
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._log = logger()
@@ -107,15 +109,8 @@ class ConnectorHost:
     def run(self) -> None:
         """Serve until stopped."""
         while not self._stopping.is_set():
-            try:
-                is_settled = self.turn()
-                self._problem = ""
-            except (redis.RedisError, OSError) as error:
-                is_settled = False
-                if str(error) != self._problem:
-                    self._problem = str(error)
-                    self._log.warning("waiting for the broker", error=self._problem)
-            self._say()
+            is_settled = self._tried(self.turn)
+            self._tried(self._say)
             self._wake.wait(QUIET_TICK_S if is_settled else TICK_S)
             self._wake.clear()
         for runner in self._runners.values():
@@ -125,6 +120,21 @@ class ConnectorHost:
         for runner in [*self._runners.values(), *(ending for ending, _ in self._ending.values())]:
             runner.join(max(0.0, deadline - time.monotonic()))
         self._sinks.join(deadline)
+
+    def _tried(self, do: Callable[[], object]) -> bool:
+        """Do something that may fail for a time, and say why, once; whether it was done, and what it gives is true."""
+        try:
+            is_settled = bool(do())
+            self._problems.pop(do.__name__, None)
+            return is_settled
+        except Exception as error:
+            if str(error) != self._problems.get(do.__name__):
+                self._problems[do.__name__] = str(error)
+                is_away = isinstance(error, redis.RedisError | OSError)
+                self._log.warning(
+                    "waiting for the broker" if is_away else "not all is looked after", error=str(error),
+                    exc_info=None if is_away else error)
+            return False
 
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
@@ -149,9 +159,10 @@ class ConnectorHost:
         is_settled = not (self._ending or self._left or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
         for task, source in wanted.items():
             if phases[task] is Phase.GIVE and task not in self._ending:
-                self._store.pass_on(
-                    task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
-                self._passing.record_let_go(source.passed.heirs)
+                with suppress(*UNREADABLE):  # hosts of other nodes write of it, too
+                    self._store.pass_on(
+                        task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
+                    self._passing.record_let_go(source.passed.heirs)
         for task, source in active.items():
             is_settled = self._look_at(task, source, phases[task]) and is_settled
         return self._sinks.turn(desired, sinks, held=held) and is_settled
@@ -167,7 +178,9 @@ class ConnectorHost:
         """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
         others with it."""
         if task in self._runners:
-            return self._register(task, source)
+            with suppress(*UNREADABLE):  # a slot that reads the channel writes there, and may write what is none
+                return self._register(task, source)
+            return False
         if task in self._held:
             return True
         before = self._unready.get(task)
@@ -175,7 +188,7 @@ class ConnectorHost:
             return True
         try:
             is_settled = self._begin(task, source, phase)
-        except (redis.RedisError, OSError):
+        except (redis.ConnectionError, redis.TimeoutError, OSError):
             raise
         except Exception as error:
             message, now_ms = words_of(error), _now_ms()
@@ -263,6 +276,10 @@ class ConnectorHost:
         """Remove what is left of sources that went while they rested, or while no host was there to clear up."""
         version = self._newest().version
         if version > self._swept_version:
+            for task in self._wanted_then - wanted.keys():  # one that came from another node, and rested here
+                if self._store.holding.holder(task) == self._settings.node:
+                    self._store.holding.take(task, self._settings.node)
+            self._wanted_then = frozenset(wanted)
             hosted = self._store.holding.names(self._settings.node) - wanted.keys() - self._ending.keys()
             self._left = {task: self._left.get(task, now_ms) for task in hosted}
             self._swept_version = version

@@ -1,10 +1,10 @@
 """Which source or sink ends the connector host that it shares with others: suspects start alone, as queries do
 (``blame``).
 
-    <data-dir>/nodes/<node>/connectors.working    what the host reads and writes now
-    <data-dir>/nodes/<node>/connectors.ended      the host took more memory than it may; written as it ended
-    <data-dir>/nodes/<node>/connectors.crashed    where it crashed, in a library in C say; written as it ended
-    <data-dir>/nodes/<node>/connectors.suspects   what follows for sources and sinks
+    <data-dir>/nodes/<node>/connectors/connectors.working    what the host reads and writes now
+    <data-dir>/nodes/<node>/connectors/connectors.ended      it took more memory than it may; written as it ended
+    <data-dir>/nodes/<node>/connectors/connectors.crashed    where it crashed, as in a library in C; likewise
+    <data-dir>/nodes/<node>/connectors/connectors.suspects   what follows for sources and sinks
 
 All that it worked at then are suspects, and one by one they have their turn, until they have given something or have
 nothing to give. In whose turn the host ended is tried in a host that has nothing else, for another may have ended it.
@@ -65,6 +65,7 @@ class SourceSuspects:
 
     def note_crashes(self) -> None:
         """Have Python write down where this process crashes."""
+        self._crashed.parent.mkdir(parents=True, exist_ok=True)
         self._file = self._crashed.open("w")
         faulthandler.enable(self._file)
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from subprocess import TimeoutExpired
 from typing import Any
 
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.worker_settings import from_environment
 from workers.library.spark_sources import require_source
 from workers.library.spark_text import identifier
@@ -43,7 +44,7 @@ class _Driver:
                 from workers.engine.spark.session import open_session
 
                 settings = replace(from_environment(), spark_master="")  # it reads here, whatever slots do
-                folder = settings.data_dir / "nodes" / settings.node / "connectors-spark"
+                folder = NodeStore(settings.data_dir, settings.node).host_folder / "spark"
                 folder.mkdir(parents=True, exist_ok=True)
                 self._session = open_session(settings, slot=-1, slot_dir=folder, pin=False, class_options="")
             self._users += 1

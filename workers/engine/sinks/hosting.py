@@ -22,11 +22,13 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.reports import ConnectorReport, SinkReport
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import STARTING
 from workers.engine.sealed_secrets import opened
+from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings
 from workers.library.config import settings as with_defaults
 
@@ -64,7 +66,7 @@ class Sinks:
         self._settings, self._types, self._on_event = settings, types, on_event
         self._store, self._passing = SinkStore(broker), passing
         self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
-        self._lives = Lives(settings.data_dir / "nodes" / settings.node / "sinks.json")
+        self._lives = Lives(NodeStore(settings.data_dir, settings.node).host_folder / "sinks.json")
         self.runners: dict[str, SinkRunner] = {}  # by channel
         self._held: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
@@ -117,7 +119,9 @@ class Sinks:
         standings = {}
         shown = self._shown()
         with suppress(redis.RedisError):
-            standings = {channel: self._store.standing(channel) for channel in shown}
+            for channel in shown:
+                with suppress(*UNREADABLE):  # a slot writes the channel, and may write what is none
+                    standings[channel] = self._store.standing(channel)
         self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
         for channel, (task, report) in shown.items():
             standing = standings.get(channel)

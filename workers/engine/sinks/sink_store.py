@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +120,7 @@ class SinkStore:
         """The tasks of the sinks that a node has begun and not left, by channel."""
         channels = sorted(self.holding.names(node))
         tasks = {channel: self._broker.hget(keys.sink(channel), "task") for channel in channels}
-        return {channel: json.loads(task) if task else {} for channel, task in tasks.items()}
+        return {channel: _task_in(task) for channel, task in tasks.items()}
 
     def schema(self, channel: str) -> str | None:
         """The schema of its events, as Spark has it; None while the channel is not open."""
@@ -238,6 +239,16 @@ class SinkStore:
     def done(self, channel: str) -> None:
         """The oldest order is done."""
         self._broker.lpop(keys.sink_orders(channel))
+
+
+def _task_in(text: bytes | None) -> dict[str, Any]:
+    """A sink's task; empty where it is none: hosts of other nodes write there, too."""
+    with suppress(ValueError, RecursionError):
+        task = json.loads(text or b"{}")
+        kinds = {"id": str, "type": str, "config": dict}
+        if isinstance(task, dict) and {name: type(value) for name, value in task.items()} == kinds:
+            return task
+    return {}
 
 
 def _entry(entry: bytes, fields: Mapping[bytes, bytes]) -> SpilledBlock:

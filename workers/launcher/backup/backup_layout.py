@@ -16,7 +16,7 @@ ARCHIVED = frozenset({DATABASE, BROKER, KEYS, TABLES, *STREAMING, *BEHIND_DATABA
 MADE_AGAIN = frozenset({
     "broker", "feeds", "jvm", "lock", "logs", "recordings", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
     "weir.sqlite3-wal"})
-_OF_NODE = ("told/desired.json", "desired.json", "sinks.json")
+_OF_NODE = ("told/desired.json", "desired.json", "connectors/sinks.json", "sinks.json")
 _OF_SLOT = ("*.json", "base_*")
 
 

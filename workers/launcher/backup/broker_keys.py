@@ -19,7 +19,8 @@ from workers.launcher.state_folder import CannotStart
 PREFIX = "weir:"
 HEADER = struct.Struct("<IQq")
 # What says who lives now, and what people look at at the moment: nobody does after a restore.
-PASSING = ("lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "again:", "worker")
+PASSING = (
+    "lease:", "observed:", "turn:", "tap:", "tapped:", "trial:", "trials:", "look", "search", "again:", "worker")
 KEYS_AT_ONCE = 64
 MOST_OF_VALUE = "proto-max-bulk-len"
 
@@ -76,26 +77,39 @@ def dump(client: redis.Redis, path: Path) -> int:
 
 
 def records(path: Path) -> Iterator[tuple[bytes, int, bytes]]:
-    """Key, milliseconds to live (0 for ever) and value of each record of a file."""
-    with path.open("rb") as file:
-        while header := file.read(HEADER.size):
-            key_bytes, value_bytes, left_ms = HEADER.unpack(header)
-            yield file.read(key_bytes), max(0, left_ms), file.read(value_bytes)
-
-
-def load(client: redis.Redis, path: Path) -> int:
-    """Put every key of a file into a broker that has none of them; how many these were.
+    """Key, milliseconds to live (0 for ever) and value of each record of a file.
 
     Raises
     ------
     CannotStart
-        The broker is of an older version than the one that was copied.
+        It is no such file, or has a key that is not Weir's.
+    """
+    left = path.stat().st_size
+    with path.open("rb") as file:
+        while header := file.read(HEADER.size):
+            key_bytes, value_bytes, left_ms = HEADER.unpack(header) if len(header) == HEADER.size else (left, left, 0)
+            left -= HEADER.size + key_bytes + value_bytes
+            if left < 0 or not (name := file.read(key_bytes)).startswith(PREFIX.encode()):
+                raise CannotStart("The copied keys of the broker are not as a back-up writes them: take another one.")
+            yield name, max(0, left_ms), file.read(value_bytes)
+
+
+def load(client: redis.Redis, path: Path) -> int:
+    """Put the keys of a file into a broker that has none of them; how many these were. What passes stays out, as an
+    order that somebody forged.
+
+    Raises
+    ------
+    CannotStart
+        The broker is of an older version than the one that was copied, or what was copied is damaged.
     """
     loaded = 0
     try:
         with _taking_values_of(client, path):
             pipe = client.pipeline(transaction=False)
             for name, left_ms, value in records(path):
+                if _passes(name):
+                    continue
                 pipe.restore(name, left_ms, value)
                 loaded += 1
                 if loaded % KEYS_AT_ONCE == 0:
@@ -104,7 +118,7 @@ def load(client: redis.Redis, path: Path) -> int:
     except redis.ResponseError as error:
         raise CannotStart(
             f"The broker does not take the copied keys ({error}): it must be empty, and no older than the one that "
-            "they are of.") from None
+            "they are of, and the file undamaged.") from None
     return loaded
 
 

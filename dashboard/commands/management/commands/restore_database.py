@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from django.core.management.base import BaseCommand, CommandError
@@ -30,8 +30,7 @@ class Command(BaseCommand):
         migrations = json.loads((folder / "migrations.json").read_text())
         names = {(app, name) for app, names in migrations.items() for name in names}
         make_tables(names)
-        if missing := sorted(set(columns) - set(connection.introspection.table_names())):
-            raise CommandError(f"This version has no table {missing[0]}: the back-up is of another one.")
+        require_columns(columns)
         with transaction.atomic():
             _fill(folder, columns)
         self.stdout.write(f"{len(columns)} tables filled.")
@@ -53,6 +52,19 @@ def plan_of(executor: MigrationExecutor, had: Collection[Name]) -> list[tuple[Mi
 def _was_done(migration: Migration, had: Collection[Name]) -> bool:
     replaced = migration.replaces and set(migration.replaces) <= set(had)
     return bool(replaced) or (migration.app_label, migration.name) in had
+
+
+def require_columns(columns: Mapping[str, Collection[str]]) -> None:
+    """Raise ``CommandError`` where a back-up names tables or columns that are not there: what somebody forged would be
+    text of a command, for Django's quotes end at a quote."""
+    if missing := sorted(set(columns) - set(connection.introspection.table_names())):
+        raise CommandError(f"This version has no table {missing[0][:80]!r}: the back-up is of another one.")
+    with connection.cursor() as cursor:
+        for table, names in columns.items():
+            columns_here = {column.name for column in connection.introspection.get_table_description(cursor, table)}
+            if missing := sorted(set(names) - columns_here):
+                raise CommandError(
+                    f"The table {table} has no column {missing[0][:80]!r} here: the back-up is of another version.")
 
 
 def _fill(folder: Path, columns: dict[str, list[str]]) -> None:

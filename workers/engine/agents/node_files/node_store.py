@@ -8,6 +8,7 @@
     <data-dir>/nodes/<node>/told/copies.json  where copies of its queries' state are to be, and whose it holds
     <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
     <data-dir>/nodes/<node>/let-go/<fragment> what a connector did for it here is that node's (``passing``)
+    <data-dir>/nodes/<node>/connectors/       what its connector host keeps, which writes nowhere else in this folder
     <data-dir>/nodes/<node>/void/<fragment>   the last that it goes on with never began, on another node
 """
 
@@ -27,7 +28,8 @@ from ..blame import Death
 from .atomic_files import names_in, write_atomically
 
 COPIES_FILE = "copies.json"
-TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
+TOLD, TAKEN, LET_GO, VOID, HOST = "told", "taken", "let-go", "void", "connectors"  # folders
+OF_HOST = ("sinks.json", "connectors.ended", "connectors.crashed", "connectors.suspects", "connectors.working")
 DESIRED, INTERVALS_FILE, KNOWN_FILE = "desired.json", "intervals.json", "known.json"
 
 
@@ -53,6 +55,11 @@ class NodeStore:
         return self.data_dir / "nodes" / self.node
 
     @property
+    def host_folder(self) -> Path:
+        """The connector host's own."""
+        return self.folder / HOST
+
+    @property
     def desired_path(self) -> Path:
         return self.folder / TOLD / DESIRED
 
@@ -69,7 +76,15 @@ class NodeStore:
         return self.folder / f"slot-{slot}"
 
     def take_over(self) -> None:
-        """Put what an earlier version, or a back-up of it, left beside the slots' folders where slots may read it."""
+        """Put what an earlier version, or a back-up of it, left beside these folders where it is now: where slots may
+        read it, or the connector host writes."""
+        remove_anything(self.folder / "connectors-spark")  # scratch
+        for name in OF_HOST:
+            if (earlier := self.folder / name).exists():
+                if self.host_folder.is_symlink():  # the host of an earlier version could write here
+                    self.host_folder.unlink()
+                self.host_folder.mkdir(exist_ok=True)
+                earlier.replace(self.host_folder / name)
         for name in (DESIRED, INTERVALS_FILE):
             earlier, now = self.folder / name, self.folder / TOLD / name
             if not earlier.exists():

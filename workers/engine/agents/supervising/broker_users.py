@@ -102,11 +102,10 @@ class BrokerUsers:
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
-                sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
                 self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED})
-                self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node, sinks), CROWDED})
+                self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node), CROWDED})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 # What it let the agent do once, it will again; and what else is wrong opens nothing to the processes.
@@ -157,7 +156,8 @@ class BrokerUsers:
 
     def _fragments(self) -> Mapping[str, WantedFragment]:
         """What the node works for, as the agent was told: what slots record says what is not cleared away yet, also of
-        queries that stood by, and nothing more, for who breaks out of one writes there."""
+        queries that stood by, what the connector host notes says whose sinks are written still, and nothing more, for
+        who breaks out of one writes there."""
         standby = SlotStore(self._store.data_dir, self._store.folder).having("standby")
         recorded = standby | {path.stem for path in self._store.folder.glob("slot-*/*.json")}
         if self._known is None:
@@ -167,7 +167,12 @@ class BrokerUsers:
             self._known = {
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
-        earlier = [fragment for name, fragment in self._known.items() if name in recorded]
+        draining: Collection[bytes] = ()
+        with suppress(redis.ResponseError):  # the host writes there, and may write what is no set
+            draining = self._broker.smembers(keys.sinks(self._store.node))
+        earlier = [
+            fragment for name, fragment in self._known.items()
+            if name in recorded or any(channel.encode() in draining for channel in fragment.written[-1:])]
         stored = self._store.read_desired()
         coming = (self._coming,) if self._coming.order >= stored.order else ()
         fragments = key_patterns.known_fragments(stored, *coming, earlier=earlier)

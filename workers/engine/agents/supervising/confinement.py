@@ -31,7 +31,7 @@ from workers.processes import python_path
 from workers.walls import Wall
 
 from ..agent_logs import logger
-from ..node_files.node_store import LET_GO, TAKEN, TOLD, VOID, NodeStore
+from ..node_files.node_store import HOST, LET_GO, TAKEN, TOLD, VOID, NodeStore
 from .broker_sync import connect
 from .broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from .supervision import SPARE
@@ -107,7 +107,7 @@ class Confinement:
         """
         self.clear()
         node, data_dir = self._node, self._settings.data_dir
-        folders = [node / name for name in (TOLD, TAKEN, VOID, LET_GO, SPARES)]
+        folders = [node / name for name in (TOLD, TAKEN, VOID, LET_GO, HOST, SPARES)]
         for folder in (*self._own_slots(), *folders, *(data_dir / name for name in (*SHARED, "tables")),
                        spill_folder(data_dir, self._settings.node)):
             folder.mkdir(parents=True, exist_ok=True)
@@ -221,7 +221,7 @@ class Confinement:
             slots = self._own_slots() if name == SPARE else [node / f"slot-{name}"]  # a spare may become any of them
             write += [*slots, *(node / name for name in (TAKEN, VOID, SPARES)), *(data_dir / name for name in SHARED)]
         elif role == CONNECTORS:
-            write += [node, data_dir / "checkpoints", data_dir / "tables"]
+            write += [node / HOST, node / LET_GO, data_dir / "checkpoints", data_dir / "tables"]
         return Wall(
             self.means.user, str(temporary), self.means.landlock, write=_texts(write), read=_texts(read),
             list=_texts([ROOT, node]), keep=_texts([*read, ROOT, data_dir, temporary]))
@@ -232,6 +232,8 @@ class Confinement:
         recordings = replay_folders({**self._given, "WEIR_DATA_DIR": str(data_dir)})
         folders = [self._node / TOLD, spill_folder(data_dir, self._settings.node)] if role == SLOTS \
             else inboxes(self._given)
+        if role == CONNECTORS:
+            folders = [*folders, self._node / TOLD, self._node / TAKEN]
         return [ROOT / "workers", ROOT / "scheduler", *self._code(), *(data_dir / name for name in FOR_ALL),
                 *recordings, *folders]
 

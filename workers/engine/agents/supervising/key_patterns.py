@@ -121,12 +121,10 @@ def of_copies(node: str, fragment_ids: Iterable[str], held: Mapping[str, str]) -
         yield escaped(keys.copies(name))
 
 
-def of_connectors(node: str, sinks: Collection[str]) -> Iterator[str]:
+def of_connectors(node: str) -> Iterator[str]:
     """What a connector host touches beside its node's fragments: its live sources and their channels, its sinks."""
     yield from (escaped(keys.hosted(node)), escaped(keys.sinks(node)))
     yield from (f"{keys.connector('')}*", f"{keys.sink('')}*", f"{keys.channel('in-')}*")
-    for channel in sinks:
-        yield from of_channel(channel)
 
 
 def can_be_given(pattern: str) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from typing import Any
 
 import redis
@@ -19,6 +20,7 @@ from scheduler.latency.managing import REPORT_S, ROUND_S, IntervalDecision, QosM
 from scheduler.latency.standing_in import AWAY_S, Hearing, listened_for, stood_in_for
 from scheduler.model.latency_limits import figure_in_words
 from workers.engine import qos_store
+from workers.engine.slot_values import UNREADABLE
 
 from ..agent_logs import logger
 from ..node_files.node_store import NodeStore
@@ -87,8 +89,10 @@ class NodeQos:
         self._stand_in(stood_in_for(setup.stands_in, self._hearing.away(mail.heard, now_s)), now_s)
         running = self._reports()
         for query, counts in mail.meters.items():
-            sample = self._sampler.look(
-                query, counts, running.get(query, {}), setup=setup.own[query], channels=mail.channels[query])
+            sample = None
+            with suppress(*UNREADABLE):  # its slot writes its meters, and may write what is none
+                sample = self._sampler.look(
+                    query, counts, running.get(query, {}), setup=setup.own[query], channels=mail.channels[query])
             if sample is not None:
                 for reporter in self._reporters.values():
                     reporter.take(query, sample)

@@ -179,7 +179,8 @@ class TrialRunner(threading.Thread):
         channels = Channels(self._broker)
         written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
         for key in list(written):
-            channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
+            with suppress(UnicodeDecodeError):  # a slot that measures may make such a key; it is no channel
+                channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
         queries = (fragment, f"{fragment}-feed", *(f"{fragment}-warm{number}" for number in range(WARM_QUERIES)))
         for name in queries:
             channels.forget_fragment(name)
