@@ -31,7 +31,7 @@ class PacingProblem:
     view : View
         What runs, and what is reported of it.
     wants, corrected : mapping
-        The limits; and the same with what was measured beyond the model.
+        The limits; and those that are looked at in this round, with what was measured beyond the model.
     queries : Queries
         Those that work, with what batches cost.
     in_force : mapping of str to float
@@ -106,7 +106,7 @@ class ByManagers:
         """The intervals that managers chose, as nodes report them."""
         self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
         limits = [want for _, want in problem.corrected.values()]
-        return as_it_is(problem.queries, limits, problem.in_force), {}
+        return as_it_is(problem.queries, limits, problem.in_force, standing=problem.standing), {}
 
 
 INTERVAL_CHOICES: Mapping[str, type[IntervalChoice]] = {"planned": ByPlan, "steps": ByManagers}
