@@ -325,8 +325,8 @@ def _upstream(queries: Queries, limits: Mapping[LimitKey, LimitOnWay]) -> set[st
 
 
 def _store_figures(
-    queries: Queries, before: Mapping[str, BatchFigures], needs: Mapping[str, BatchNeeds], refusals: Mapping[str, str], *,
-    as_before: Collection[str],
+    queries: Queries, before: Mapping[str, BatchFigures], needs: Mapping[str, BatchNeeds], refusals: Mapping[str, str],
+    *, as_before: Collection[str],
 ) -> None:
     """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing.
 

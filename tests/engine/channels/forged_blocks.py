@@ -54,7 +54,8 @@ def forged_blocks() -> Iterator[tuple[str, bytes, int]]:
     yield "names without end", schema_alone(pa.schema([("n" * 1_000, pa.int64())] * 1_001)), 0
     union = pa.UnionArray.from_sparse(pa.array([0] * EVENTS, pa.int8()), [LONGS])
     yield "a union", encode_block(pa.record_batch({"n": union})), EVENTS
-    yield "three columns at one place", at_one_place(encode_block(pa.record_batch({"a": LONGS, "b": LONGS, "c": LONGS}))), EVENTS
+    three = encode_block(pa.record_batch({"a": LONGS, "b": LONGS, "c": LONGS}))
+    yield "three columns at one place", at_one_place(three), EVENTS
 
 
 def noise(block: bytes, seed: int) -> bytes:
