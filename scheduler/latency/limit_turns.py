@@ -37,14 +37,13 @@ class LimitTurns(Generic[K]):
 
     def __init__(self) -> None:
         self._looked_at: dict[str, float] = {}  # streams, by team
-        self._round = 0
-        self._last: dict[K, int] = {}  # the round in which a limit was looked at last
+        self._turns = 0  # that limits have had
+        self._last: dict[K, int] = {}  # which of them a limit had last
 
     def of_round(self, wide: Mapping[K, WideLimit], *, most: int = MOST_LOOKED_AT) -> frozenset[K]:
         """The limits that are looked at in this round: all of them where they have no more than ``most`` streams."""
-        self._round += 1
         if sum(limit.streams for limit in wide.values()) <= most:
-            self._looked_at, self._last = {}, dict.fromkeys(wide, self._round)
+            self._looked_at, self._last = {}, {}
             return frozenset(wide)
         waiting: dict[str, list[K]] = {}
         for key in sorted(wide, key=lambda key: (-self._last.get(key, 0), str(key))):
@@ -60,10 +59,12 @@ class LimitTurns(Generic[K]):
                 break
             left -= wide[key].streams
             chosen.add(key)
+            self._turns += 1
+            self._last[key] = self._turns
             self._looked_at[team] += wide[key].streams
             if not waiting[team]:
                 del waiting[team]
-        self._last = {key: self._round if key in chosen else self._last.get(key, 0) for key in wide}
+        self._last = {key: turn for key, turn in self._last.items() if key in wide}
         return frozenset(chosen)
 
 

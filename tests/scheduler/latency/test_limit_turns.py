@@ -33,7 +33,7 @@ def test_a_round_is_bounded_nobody_waits_for_ever_and_teams_have_equal_shares(wi
     for team, names in {team: [key for key in wide if wide[key].team == team] for team in "abcde"}.items():
         counts = [rounds_of[key] for key in names]
         assert not names or max(counts) - min(counts) <= 1, "those of a team take turns"
-        if names and min(counts) < 199:  # it waits: no other team has more, but for what one limit may have more
+        if names and min(counts) < 100:  # it waits in most rounds: no other team has more, but for what a limit has
             most_had = max(looked_at[other] for other in "abcde" if other != team)
             assert most_had <= looked_at[team] + 2 * 20_000
             assert looked_at[team] > 0
