@@ -40,7 +40,7 @@ class LimitTurns(Generic[K]):
         self._turns = 0  # that limits have had
         self._last: dict[K, int] = {}  # which of them a limit had last
 
-    def of_round(self, wide: Mapping[K, WideLimit], *, most: int = MOST_LOOKED_AT) -> frozenset[K]:
+    def of_round(self, wide: Mapping[K, WideLimit], *, most: int) -> frozenset[K]:
         """The limits that are looked at in this round: all of them where they have no more than ``most`` streams."""
         if sum(limit.streams for limit in wide.values()) <= most:
             self._looked_at, self._last = {}, {}

@@ -46,7 +46,7 @@ from scheduler.latency import limits_met
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
 from scheduler.latency.interval_rounding import STAYS
-from scheduler.latency.limit_turns import LimitTurns, as_they_are, wide_limits
+from scheduler.latency.limit_turns import MOST_LOOKED_AT, LimitTurns, as_they_are, wide_limits
 from scheduler.latency.limits_met import Settled
 from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
@@ -263,7 +263,7 @@ class Pacer:
     def _waiting(self, queries: Queries, wants: Wants) -> dict[LimitKey, LimitOnWay]:
         """The limits on wide ways that are looked at in a later round."""
         wide = wide_limits(queries, {key: want for key, (_, want) in wants.items()})
-        return {key: wants[key][1] for key in wide.keys() - self._turns.of_round(wide)}
+        return {key: wants[key][1] for key in wide.keys() - self._turns.of_round(wide, most=MOST_LOOKED_AT)}
 
     @staticmethod
     def _open_now(view: View) -> set[str]:
