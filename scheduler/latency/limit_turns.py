@@ -48,7 +48,7 @@ class LimitTurns(Generic[K]):
         waiting: dict[str, list[K]] = {}
         for key in sorted(wide, key=lambda key: (-self._last.get(key, 0), str(key))):
             waiting.setdefault(wide[key].team, []).append(key)  # who has waited longest is the last of its team
-        least = min((had for team, had in self._looked_at.items() if team in waiting), default=0.0)
+        least = min((streams for team, streams in self._looked_at.items() if team in waiting), default=0.0)
         self._looked_at = {team: self._looked_at.get(team, least) for team in waiting}  # who is new begins beside them
         chosen: set[K] = set()
         left = most

@@ -46,7 +46,7 @@ from scheduler.latency import limits_met
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
 from scheduler.latency.interval_rounding import STAYS
-from scheduler.latency.limit_turns import MOST_LOOKED_AT, LimitTurns, as_they_are, wide_limits
+from scheduler.latency.limit_turns import MOST_LOOKED_AT, LimitTurns, wide_limits
 from scheduler.latency.limits_met import Settled
 from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
@@ -233,7 +233,7 @@ class Pacer:
         at = self._now()
         choice = self._choice.now()
         chosen_now, beyond = choice.choose(PacingProblem(
-            view, wants, corrected, as_they_are(queries, waiting), in_force, opened, closed, refusals,
+            view, wants, corrected, waiting, queries, in_force, opened, closed, refusals,
             self._known_well(queries, refusals, opened, may_open=may_open), may_open, self._standing), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open

@@ -103,10 +103,10 @@ def test_steps_spend_no_more_than_a_round_has() -> None:
     standing = StandingAnswers[Pacing](1_000.0)
     standing.begin_round(0)
 
-    told = expected_in_steps(queries, wants, dict.fromkeys(reads, 5.0), standing=standing)
+    expected_by_key = expected_in_steps(queries, wants, dict.fromkeys(reads, 5.0), standing=standing)
 
     assert standing.left_out and standing.spent_by("") <= 1_000.0
     plain = expected_at(queries, wants, dict.fromkeys(reads, 5.0))
-    for key, expected in told.items():
+    for key, expected in expected_by_key.items():
         assert expected.latency_s == plain[key].latency_s
         assert expected.least_s is not None and 0.05 < expected.least_s <= expected.latency_s
