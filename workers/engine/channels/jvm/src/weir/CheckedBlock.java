@@ -94,7 +94,7 @@ final class CheckedBlock extends ArrowStreamReader {
     }
     String how = forged instanceof Forged ? forged.getMessage() : forged.toString();
     return new IllegalStateException("channel " + channel + " has a block, " + id + ", that no query of Weir wrote: " + how
-        + ". Look at who writes the channel: start that query anew, and remove it if it does so again", forged);
+        + ". Have an administrator look at who writes the channel; submitted anew, this dataflow begins behind the block", forged);
   }
 
   private static void require(boolean holds, String how) {
