@@ -203,11 +203,11 @@ def test_who_reads_a_stream_forges_no_event_of_it_for_others(users, broker):
                           lambda names=names: scripts.run(client, "write", names, [0, 1, 0, 1, b"block", 0])):
                 with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)perm|can't access"):
                     forge()
-            own = keys.channel("f1-0.0")
-            client.xadd(own, {"b": b"x"})
+            written = keys.channel("f1-0.0")
+            client.xadd(written, {"b": b"x"})
             for command in ("RENAME", "RENAMENX", "COPY"):
                 with pytest.raises(redis.exceptions.NoPermissionError):
-                    client.execute_command(command, own, keys.channel(channel))
+                    client.execute_command(command, written, keys.channel(channel))
             assert broker.xlen(keys.channel(channel)) == 0
             client.hset(keys.readers(channel), "f1-0", "0-0")  # what readers do there
 

@@ -74,9 +74,9 @@ def test_who_had_effort_of_late_comes_after_who_had_none() -> None:
     reads: dict[str, tuple[str, ...]] = {}
     wants = []
     for number in range(8):
-        own, want = layers(3, 2, 2.0)
-        names = {name: f"{number}.{name}" for name in own}
-        reads_of = {names[name]: tuple(names[writer] for writer in writers) for name, writers in own.items()}
+        writers_of, want = layers(3, 2, 2.0)
+        names = {name: f"{number}.{name}" for name in writers_of}
+        reads_of = {names[name]: tuple(names[writer] for writer in writers) for name, writers in writers_of.items()}
         reads |= reads_of
         way = replace(want.way, writers=reads_of, starts=frozenset(names[name] for name in want.way.starts),
                       ends=frozenset(names[name] for name in want.way.ends))
