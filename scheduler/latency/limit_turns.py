@@ -78,7 +78,7 @@ def as_they_are(queries: Queries, ways_of: Mapping[K, LimitOnWay]) -> Queries:
     """The queries, of which those upstream of some limits get no longer intervals than they have."""
     if not ways_of:
         return queries
-    kept = {query for want in ways_of.values() for query in upstream_of(queries.reads, want.way.writers)
+    upstream = {query for want in ways_of.values() for query in upstream_of(queries.reads, want.way.writers)
             if query in queries.before_s}
     return replace(queries, bounds_s=queries.bounds_s | {
-        query: min(queries.bounds_s.get(query, queries.largest_s), queries.before_s[query]) for query in kept})
+        query: min(queries.bounds_s.get(query, queries.largest_s), queries.before_s[query]) for query in upstream})
