@@ -87,6 +87,7 @@ VALVE = (keys.valve("f1-0"),)
 HOLD = (keys.meter("f1-0"), keys.channel_meters("f1-0"))  # the script is told which keys
 CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of each script: keys, arguments, its answer
     "backpressure": (VALVE, (keys.channel(""), keys.CROWDED, "f1-0.0"), [0, b"", 0, -1, 0]),
+    "blocks": (CHANNEL[:1], ("0-0", 9, 9), []),
     "bounded": ((keys.handover("f1-0"),), (2, "manifest"), [None]),
     "claim": ((keys.handover("f1-0"),), ("manifest", "f2-0"), 0),
     "close_tail": (VALVE, ("1", "2"), 1),

@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers import broker_client
-from workers.engine.newest_blocks import newest_blocks
+from workers.engine.newest_blocks import MOST_BYTES, newest_blocks
 from workers.engine.slot_values import UNREADABLE, answers_of, newest_in, room_to_show
 
 from . import block_codec, keys, scripts
@@ -135,11 +135,11 @@ class Channels:
         return Offset(to.decode()) if to else None
 
     def entries(self, channel: str, *, after: Offset, count: int) -> list[SpilledBlock]:
-        """Up to ``count`` blocks after an entry as the broker has them, oldest first."""
-        blocks = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
+        """Up to ``count`` blocks after an entry as the broker has them, oldest first; fewer where they are large."""
+        blocks = scripts.run(self._redis, "blocks", [keys.channel(channel)], [after, count, MOST_BYTES])
         return [
             SpilledBlock(Offset(entry.decode()), int(fields[b"n"]), int(fields[b"t"]), fields[b"b"])
-            for entry, fields in blocks]
+            for entry, pairs in blocks for fields in (dict(zip(pairs[::2], pairs[1::2], strict=True)),)]
 
     def delete_channel(self, channel: str) -> None:
         """Remove a channel and everything about it; a write that comes later is refused."""
