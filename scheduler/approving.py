@@ -206,11 +206,14 @@ class Rules:
         clause = next((clause for clause in self.clauses if clause.fits(case)), self.otherwise)
         return ApprovalDemand(clause.approvals, clause.role, clause.expires_after_h)
 
+    def frozen(self, at_ms: int) -> Freeze | None:
+        """The freeze that holds longest of those that hold now; None where none does."""
+        return max((freeze for freeze in self.freezes if freeze.since_ms <= at_ms < freeze.until_ms),
+                   key=lambda freeze: freeze.until_ms, default=None)
+
     def closed(self, at_ms: int) -> Closure | None:
         """What stands in the way of enacting anything now; None where nothing does."""
-        frozen = [freeze for freeze in self.freezes if freeze.since_ms <= at_ms < freeze.until_ms]
-        if frozen:
-            longest = max(frozen, key=lambda freeze: freeze.until_ms)
+        if (longest := self.frozen(at_ms)) is not None:
             return Closure(f"freeze{f': {longest.reason}' if longest.reason else ''}", longest.until_ms)
         if self.windows and not any(window.is_open(at_ms) for window in self.windows):
             return Closure("outside of its windows", self._next_opening(at_ms))

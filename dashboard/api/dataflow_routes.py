@@ -41,6 +41,7 @@ from dashboard.api.switch_schemas import SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
+from dashboard.approvals.services.reader_choices import choose_when_behind
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import goals_of, limits_for
@@ -49,7 +50,6 @@ from dashboard.controllers.adaptation_told import goals_told, offer_told
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis import fragmentation_reader
-from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_view import dynamic_reader
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again

@@ -26,8 +26,8 @@ from dashboard.api.answers.site import (
 )
 from dashboard.api.query_parameters import SecretName
 from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
+from dashboard.approvals.services.reader_choices import set_when_behind
 from dashboard.controllers.services import set_mode
-from dashboard.operations.estate_store.reader_choices import set_when_behind
 from dashboard.operations.policies.policy_streams import event_figures
 from dashboard.operations.policies.posted_events import post_event
 from dashboard.teams import selectors as teams

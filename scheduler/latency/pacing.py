@@ -65,7 +65,8 @@ def pace(
     waiting: set[str] = set()  # limits whose queries are solved in a later round
     wide = {want.key: want for want in wants if is_wide(queries.reads, want.way)}
     apart = _apart(queries, [want for want in wants if want.key not in wide], {})
-    for members, group_wants in sorted(apart, key=lambda group: len(group[0])):  # small ones wait for no large one
+    # Small ones wait for no large one, and nobody for a team that had more of late.
+    for members, group_wants in sorted(apart, key=lambda group: (_spent_of_late(group[1], standing), len(group[0]))):
         part = _solved_or_standing(queries, members, group_wants, standing)
         if part is None:
             interval_s |= _as_before(queries, members)
@@ -122,15 +123,20 @@ def expected_at(queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mappi
 
 
 def expected_in_steps(
-    queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float]
+    queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float], *,
+    standing: StandingAnswers[Pacing] | None = None,
 ) -> dict[str, Expected]:
-    """As `expected_at`, for intervals that are on their way: the least latency is given where that misses the limit."""
+    """As `expected_at`, for intervals that are on their way: the least latency is given where that misses the limit.
+
+    ``standing`` is as of `pace`: programs that a round has no effort for are done by the rule of wide ways.
+    """
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
     made = {}
     for want in wants:
         expected = made[want.key] = _expected(plan, want, effective)
-        if expected.latency_s > want.limit_s and (least_s := _least_s(plan, want)) > want.limit_s:
+        if expected.latency_s > want.limit_s and (
+                least_s := _least_s(plan, want, standing)) > want.limit_s:
             made[want.key] = replace(expected, least_s=least_s)
     return made
 
@@ -162,7 +168,16 @@ def _solved_or_standing(
         *((want.key, want.way.ground, want.limit_s, want.share) for want in wants),
         queries.largest_s, queries.smallest_s)
     return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s),
-                       make=lambda: solve() if standing.affords(effort) else None)
+                       make=lambda: solve() if standing.affords(effort, by=_payer(wants, standing)) else None)
+
+
+def _spent_of_late(wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None) -> float:
+    return standing.spent_by(_payer(wants, standing)) if standing is not None and wants else 0.0
+
+
+def _payer(wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing]) -> str:
+    """Whose effort a program of several teams' limits is: that team's which had least of late."""
+    return min({want.team for want in wants}, key=lambda team: (standing.spent_by(team), team))
 
 
 def _as_before(queries: Queries, members: Sequence[str]) -> dict[str, float]:
@@ -313,7 +328,7 @@ def _least_s(plan: BatchPlan, want: LimitOnWay, standing: StandingAnswers[Pacing
     members = upstream_of(plan.reads, want.way.writers)
     costs = {query: replace(cost, batch_cpu_s=0.0) for query, cost in plan.costs.items() if query in members}
     if is_wide(plan.reads, want.way) or (
-            standing is not None and not standing.affords(effort_of(plan.reads, members))):
+            standing is not None and not standing.affords(effort_of(plan.reads, members), by=want.team)):
         longest_s = {query: plan.longest_s(query) for query in costs}
         return one_interval_s(
             costs, longest_s, lambda chosen_s: _slowest(plan, want, Effective(plan, chosen_s))[1], limit_s=0.0,

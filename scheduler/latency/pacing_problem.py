@@ -71,7 +71,8 @@ def wants_of(estate: Estate, limits: Mapping[str, Limits]) -> Wants:
         for number, limit in enumerate(dataflow_limits):
             way = way_of(estate, name, limit)
             if way is not None:
-                wants[name, number] = (limit, LimitOnWay(f"{name}/{number}", way, limit.limit_s, limit.share))
+                wants[name, number] = (limit, LimitOnWay(
+                    f"{name}/{number}", way, limit.limit_s, limit.share, team=estate.submitted[name].team))
     return wants
 
 

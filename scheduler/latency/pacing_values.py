@@ -13,13 +13,15 @@ from .ways import Way
 
 @dataclass(frozen=True, slots=True)
 class LimitOnWay(FiniteFigures):
-    """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
+    """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled;
+    ``team`` has the dataflow."""
 
     key: str
     way: Way
     limit_s: float
     share: float = 0.5
     other_s: float = 0.0
+    team: str = ""
 
 
 @dataclass(frozen=True, slots=True)

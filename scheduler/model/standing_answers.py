@@ -7,6 +7,7 @@ change before the answer could be another; whatever else the answer rests on is 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -35,20 +36,28 @@ class StandingAnswers(Generic[T]):
         self._known: dict[Hashable, _Known[T]] = {}
         self._now_s = 0.0
         self._most_effort, self._spent = most_effort, 0.0
+        self._spent_by: Counter[str] = Counter()
         self.left_out = 0  # times in this round that there was no effort left
 
     def begin_round(self, now_s: float) -> None:
         """Forget what is too old by now, or from the future as the clock was put back."""
         self._now_s, self._spent, self.left_out = now_s, 0.0, 0
+        self._spent_by = Counter({name: spent / 2 for name, spent in self._spent_by.items() if spent >= 1})
         self._known = {
             ground: standing for ground, standing in self._known.items() if 0 <= now_s - standing.made_s < STANDS_S}
 
-    def affords(self, effort: float) -> bool:
-        """Whether so much may be spent in this round, which counts from then on; what comes first always may."""
+    def spent_by(self, name: str) -> float:
+        """The effort that was spent for somebody of late: each round halves what was before."""
+        return self._spent_by[name]
+
+    def affords(self, effort: float, *, by: str = "") -> bool:
+        """Whether so much may be spent in this round, which counts from then on, also for somebody; what comes first
+        always may."""
         if self._spent and self._spent + effort > self._most_effort:
             self.left_out += 1
             return False
         self._spent += effort
+        self._spent_by[by] += effort
         return True
 
     def of(

@@ -10,8 +10,9 @@ SENDS = {"eval", "eval_ro", "register_script", "script_load"}
 # Only the site and the agent itself, which have the broker's own password, call what these send.
 OF_SITE_AND_AGENT = {
     "workers/engine/agents/supervising/lease.py", "workers/engine/broker_room.py",
-    "workers/engine/desired_publishing.py", "workers/engine/measuring/feeder.py", "workers/engine/qos_store.py",
-    "workers/engine/trial_store.py", "workers/engine/turns.py", "workers/engine/wave_publishing.py"}
+    "workers/engine/desired_publishing.py", "workers/engine/measuring/feeder.py", "workers/engine/newest_blocks.py",
+    "workers/engine/qos_store.py", "workers/engine/trial_store.py", "workers/engine/turns.py",
+    "workers/engine/wave_publishing.py"}
 
 
 def test_a_script_for_slots_is_one_that_the_agent_loads() -> None:

@@ -27,9 +27,9 @@ from dashboard.approvals.services import (
     submit_dataflow,
     take_savepoint,
 )
+from dashboard.approvals.services.reader_choices import choose_when_behind
 from dashboard.audit import trail
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.estate_store.tenancy_choice import TENANCY_CHOICE
 from dashboard.operations.models import EstateState, PostedEvent
 from dashboard.operations.policies.posted_events import post_event

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from io import StringIO
 from typing import Any
 
@@ -11,16 +12,18 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow
+from dashboard.approvals.demands import ms_of
+from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow, set_rules
+from dashboard.approvals.services.reader_choices import TeamIsFrozen, choose_when_behind, set_when_behind
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
-from dashboard.operations.estate_store.reader_choices import choose_when_behind, set_when_behind
 from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue
+from scheduler.approving import Freeze, Rules
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.reports import Reports
 from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL, needs_in
@@ -124,6 +127,24 @@ def test_an_approver_chooses_and_the_trail_says_so(world: World, other: Dataflow
     assert entry.details["before"] == "team" and entry.details["after"] == LOSE_OLDEST
     choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
     assert AuditEntry.objects.filter(verb="dataflow.choose_when_behind").count() == 1
+
+
+def test_a_freeze_lets_nobody_newly_choose_what_pauses_or_loses(world: World, other: DataflowRecord) -> None:
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    now = ms_of(timezone.now())
+    holidays = Freeze(now - 1, now + 3_600_000, "holidays")
+    set_rules(actor=world.ben, team=world.mobility, rules=Rules(freezes=(holidays,)))
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)  # as it was
+    for choose in (partial(choose_when_behind, actor=world.ben, dataflow_id=other.pk, choice=PAUSE),
+                   partial(set_when_behind, actor=world.dev, team=world.mobility, choice=PAUSE)):
+        with pytest.raises(TeamIsFrozen, match="holidays"):
+            choose()
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice="")  # as its team has it: it loses nothing
+    assert shared_input().when_behind == SPILL
+    with pytest.raises(TeamIsFrozen):
+        choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=LOSE_OLDEST)
+    set_rules(actor=world.ben, team=world.mobility, rules=Rules(freezes=(Freeze(now - 2, now - 1),)))
+    choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=PAUSE)
 
 
 def test_the_page_the_api_and_the_command_say_what_it_means(world: World, other: DataflowRecord, client) -> None:

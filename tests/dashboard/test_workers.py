@@ -17,10 +17,10 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
+from dashboard.approvals.services.reader_choices import choose_when_behind
 from dashboard.approvals.services.savepoint_commands import take_savepoint
 from dashboard.config.environment import ROOT
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow

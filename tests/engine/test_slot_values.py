@@ -17,7 +17,7 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
 from scheduler.contracts.switches import SWITCHES, AlternateSwitch
 from scheduler.model.fragment import Fragment
 from scheduler.model.key_loads import LEAST_EVENTS, STRETCHES
-from workers.engine import counters, observed, qos_store, search_store, waiting
+from workers.engine import counters, newest_blocks, observed, qos_store, search_store, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.block_codec import encode_block
 from workers.engine.channels.channel_config import BLOCK_ROWS
@@ -26,7 +26,7 @@ from workers.engine.key_meters import key_loads
 from workers.engine.lost_nodes import holders_of
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.slot_values import table_of
-from workers.engine.taps import Tapped, newest_events
+from workers.engine.taps import Tapped, copied_blocks, newest_events
 
 pytestmark = pytest.mark.broker
 FORGED, HONEST = "f9-0", "f1-0"
@@ -122,6 +122,28 @@ def test_a_block_of_few_bytes_that_is_many_events_is_not_decoded(broker: redis.R
     broker.lpush(keys.tapped("t", FORGED), block)
     assert Channels(broker).tail(f"{FORGED}.0") == []
     assert newest_events(broker, Tapped("t", [FORGED]), count=5).events == []
+
+
+def test_who_looks_reads_no_more_of_blocks_than_may_be_read(
+    broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred blocks of 256 MB each could be read before, at one look: of a channel, and of each query's copies."""
+    block = encode_block(pa.record_batch({"a": pa.array(np.arange(1_000))}))
+    monkeypatch.setattr(newest_blocks, "MOST_BYTES", 5 * len(block))
+    names = [f"f{number}-0" for number in range(4)]
+    for name in names:
+        broker.lpush(keys.tapped("t", name), *[block] * 10)
+        for _ in range(10):
+            broker.xadd(keys.channel(f"{name}.0"), {"b": block})
+    channel = keys.channel(f"{names[0]}.0")
+    taken = [len(newest_blocks.newest_blocks(broker, [channel], count=count)[0]) for count in (3, 100)]
+    assert taken == [3, 5]
+    for stream in (Tapped("t", names), Tapped("t", [], retained_in=[f"{name}.0" for name in names])):
+        assert len(copied_blocks(broker, stream)) == len(names), "one of each, as an even part holds"
+        assert len(newest_events(broker, stream, count=8).events) == 8
+    assert len(Channels(broker).tail(f"{names[0]}.0", 50)) == 50
+    monkeypatch.setattr(newest_blocks, "MOST_BYTES", len(block) - 1)
+    assert copied_blocks(broker, Tapped("t", names)) == []
 
 
 MANY = 2_500_001  # values; a message has fewer

@@ -17,6 +17,7 @@ from typing import Any
 import redis
 
 from workers.engine.channels import keys
+from workers.engine.newest_blocks import newest_blocks
 from workers.engine.slot_values import answers_of, newest_in, room_to_show
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
@@ -81,12 +82,13 @@ def _copied(broker: redis.Redis, stream: Tapped, *, events: int = 0) -> dict[str
     [names] = answers_of(broker.pipeline(transaction=False).smembers(keys.tapped(stream.task)))
     copiers = sorted(name.decode(errors="replace") for name in islice(names or (), COPIERS))
     queries = list(dict.fromkeys([*stream.queries, *stream.earlier, *copiers]))
+    lists = newest_blocks(broker, [keys.tapped(stream.task, query) for query in queries], count=COPIED_BLOCKS)
     pipeline = broker.pipeline(transaction=False)
     for query in queries:
-        pipeline.lrange(keys.tapped(stream.task, query), 0, COPIED_BLOCKS - 1)
         pipeline.set(keys.tap(query), events or 1, ex=LOOKS_S, nx=not events)  # who searches is not stinted
         pipeline.expire(keys.tap(query), LOOKS_S)
-    copied = {query: blocks or [] for query, blocks in zip(queries, answers_of(pipeline)[::3], strict=True)}
+    answers_of(pipeline)
+    copied = dict(zip(queries, lists, strict=True))
     if gone := [query for query in copiers if query not in stream.queries and not copied[query]]:
         broker.srem(keys.tapped(stream.task), *gone)
     return copied
@@ -94,10 +96,7 @@ def _copied(broker: redis.Redis, stream: Tapped, *, events: int = 0) -> dict[str
 
 def _retained(broker: redis.Redis, channels: Sequence[str], count: int) -> list[list[bytes]]:
     """The newest blocks of each channel, the newest first: each holds at least one event."""
-    pipeline = broker.pipeline(transaction=False)
-    for channel in channels:
-        pipeline.xrevrange(keys.channel(channel), count=count)
-    return [[fields.get(b"b", b"") for _, fields in entries or ()] for entries in answers_of(pipeline)]
+    return newest_blocks(broker, [keys.channel(channel) for channel in channels], count=count)
 
 
 def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> list[dict[str, Any]]:

@@ -16,7 +16,8 @@ from dashboard.operations.latency_control.limit_statuses import beyond_reach
 from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
-from scheduler.latency.pacing import Pacing, Queries
+from scheduler.latency.limit_turns import as_they_are
+from scheduler.latency.pacing import LimitOnWay, Pacing, Queries
 from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes, keep_modes
 from scheduler.model.standing_answers import StandingAnswers
@@ -31,7 +32,9 @@ class PacingProblem:
     view : View
         What runs, and what is reported of it.
     wants, corrected : mapping
-        The limits; and the same with what was measured beyond the model.
+        The limits; and those that are looked at in this round, with what was measured beyond the model.
+    waiting : mapping
+        The limits that are looked at in a later round: their queries get no longer intervals.
     queries : Queries
         Those that work, with what batches cost.
     in_force : mapping of str to float
@@ -51,6 +54,7 @@ class PacingProblem:
     view: View
     wants: Wants
     corrected: Wants
+    waiting: Mapping[LimitKey, LimitOnWay]
     queries: Queries
     in_force: Mapping[str, float]
     opened: frozenset[str]
@@ -85,11 +89,12 @@ class ByPlan:
         """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
+        queries = as_they_are(problem.queries, problem.waiting)
         chosen = keep_modes(
-            problem.queries, limits, problem.opened - problem.closed, before=problem.opened,
+            queries, limits, problem.opened - problem.closed, before=problem.opened,
             standing=problem.standing)
         free = note_wanted(
-            chosen, problem.queries, limits, problem.refusals if problem.may_open else {}, at=at,
+            chosen, queries, limits, problem.refusals if problem.may_open else {}, at=at,
             standing=problem.standing)
         return chosen, beyond_reach(problem.corrected, chosen, free, measured=problem.well_known)
 
@@ -106,7 +111,7 @@ class ByManagers:
         """The intervals that managers chose, as nodes report them."""
         self._nodes.publish(problem.view, problem.wants, problem.queries, at=at)
         limits = [want for _, want in problem.corrected.values()]
-        return as_it_is(problem.queries, limits, problem.in_force), {}
+        return as_it_is(problem.queries, limits, problem.in_force, standing=problem.standing), {}
 
 
 INTERVAL_CHOICES: Mapping[str, type[IntervalChoice]] = {"planned": ByPlan, "steps": ByManagers}

@@ -46,6 +46,7 @@ from scheduler.latency import limits_met
 from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
 from scheduler.latency.interval_rounding import STAYS
+from scheduler.latency.limit_turns import MOST_LOOKED_AT, LimitTurns, wide_limits
 from scheduler.latency.limits_met import Settled
 from scheduler.latency.pacing import LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
@@ -56,6 +57,7 @@ from scheduler.latency.real_time import (
     opening,
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
+from scheduler.latency.ways import upstream_of
 from scheduler.latency.wide_ways import MOST_EFFORT
 from scheduler.model.fragment import Fragment
 from scheduler.model.latency_limits import LatencyLimit, to_json
@@ -108,6 +110,7 @@ class Pacer:
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
         self._standing: StandingAnswers[Pacing] = StandingAnswers(MOST_EFFORT)
+        self._turns: LimitTurns[LimitKey] = LimitTurns()
         self._times_its_cpu = TIMES_ITS_CPU
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[LimitKey, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
@@ -205,12 +208,16 @@ class Pacer:
         queries = self._known(view, {
             name: settings.trigger_ms for name, settings in set_now.items() if settings.trigger_ms is not None})
         in_force = self._in_force(view)
+        waiting = self._waiting(queries, wants)
+        looked_at = {key: entry for key, entry in wants.items() if key not in waiting}
+        rows_waiting = [rows[key] for key in waiting if key in rows]
+        rows = {key: row for key, row in rows.items() if key not in waiting}
         seen = opening(queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
-        modelled = expected_at(seen, [want for _, want in wants.values()], seen.before_s | {
+        modelled = expected_at(seen, [want for _, want in looked_at.values()], seen.before_s | {
             query: seconds for query, seconds in in_force.items() if query in queries.costs})
         corrected: Wants = {}
-        before = rows_before(wants, rows)
-        for key, (limit, want) in wants.items():
+        before = rows_before(looked_at, rows)
+        for key, (limit, want) in looked_at.items():
             measured_s, row = self._settled[measure_of(key[0], limit)].recent_s, before.get(key)
             other_s = 0.0 if row is None else row.other_s
             if row is not None and row.limit != to_json((limit,)):
@@ -226,23 +233,24 @@ class Pacer:
         at = self._now()
         choice = self._choice.now()
         chosen_now, beyond = choice.choose(PacingProblem(
-            view, wants, corrected, queries, in_force, opened, closed, refusals,
+            view, wants, corrected, waiting, queries, in_force, opened, closed, refusals,
             self._known_well(queries, refusals, opened, may_open=may_open), may_open, self._standing), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = _changed(chosen_now, queries, was_open)
-        _store_figures(queries, figures, needs, refusals)
+        _store_figures(queries, figures, needs, refusals, as_before=_upstream(queries, waiting))
         is_set = bool(changed or closed) and set_intervals(
             {query: round(1000 * seconds) for query, seconds in chosen_now.interval_s.items()
              if query in changed or query in closed}, closed=closed)
         self._open = chosen_now.open
         stored = store_statuses(corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
-        self._missed = missed_limits(stored, view.estate, view.reading.reports)
-        self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
+        self._missed = missed_limits([*stored, *rows_waiting], view.estate, view.reading.reports)
+        self._paths = {key: path for key, path in self._paths.items() if key in waiting} | {
+            key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if is_set and choice.is_published:
             jobs.republish()
-        if self._standing.left_out:
-            log.warning("intervals_wait", times=self._standing.left_out,
+        if self._standing.left_out or waiting:
+            log.warning("intervals_wait", times=self._standing.left_out, wide_limits=len(waiting),
                         remedy="Divide dataflows with very many streams, or give them fewer latency limits.")
         if not changed:
             return []
@@ -251,6 +259,11 @@ class Pacer:
             for name in view.records
             if (queries_changed := sorted(changed & {view.estate.places[task][0]
                                                      for task in view.estate.submitted[name].running.values()}))]
+
+    def _waiting(self, queries: Queries, wants: Wants) -> dict[LimitKey, LimitOnWay]:
+        """The limits on wide ways that are looked at in a later round."""
+        wide = wide_limits(queries, {key: want for key, (_, want) in wants.items()})
+        return {key: wants[key][1] for key in wide.keys() - self._turns.of_round(wide, most=MOST_LOOKED_AT)}
 
     @staticmethod
     def _open_now(view: View) -> set[str]:
@@ -307,12 +320,22 @@ def _changed(chosen: BatchModes, queries: Queries, was_open: frozenset[str]) -> 
         or round(1000 * seconds) != round(1000 * queries.before_s[query])}
 
 
+def _upstream(queries: Queries, limits: Mapping[LimitKey, LimitOnWay]) -> set[str]:
+    return upstream_of(queries.reads, {query for want in limits.values() for query in want.way.writers})
+
+
 def _store_figures(
     queries: Queries, before: Mapping[str, BatchFigures], needs: Mapping[str, BatchNeeds], refusals: Mapping[str, str],
+    *, as_before: Collection[str],
 ) -> None:
-    """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing."""
+    """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing.
+
+    Of queries ``as_before``, whose limits are looked at in a later round, rows stay.
+    """
     fresh = []
     for query, batch_cost in queries.costs.items():
+        if query in as_before and query in before:
+            continue
         row, cost, need = before.get(query), asdict(batch_cost), needs[query]
         alone = dict(need.alone_ms)
         refusal = refusals.get(query, row.refusal if row else "")[:200]

@@ -20,6 +20,7 @@ from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import RunningBundle, node_of
+from scheduler.model.standing_answers import StandingAnswers
 
 
 class NodesSetUp:
@@ -43,12 +44,15 @@ def end_all(view: View, *, at: datetime) -> None:
         jobs.publish_qos([QosSetup(node=name) for name in names], at_ms=_ms(at))
 
 
-def as_it_is(queries: Queries, limits: Iterable[LimitOnWay], in_force: Mapping[str, float]) -> BatchModes:
+def as_it_is(
+    queries: Queries, limits: Iterable[LimitOnWay], in_force: Mapping[str, float], *, standing: StandingAnswers[Pacing]
+) -> BatchModes:
     """The intervals that managers chose, as far as nodes report them, and the latencies of limits with them."""
     interval_s = {query: in_force.get(query, before_s) for query, before_s in queries.before_s.items()}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return BatchModes(
-        frozenset(), Pacing(interval_s, cores, expected_in_steps(queries, limits, interval_s)), interval_s)
+        frozenset(), Pacing(interval_s, cores, expected_in_steps(queries, limits, interval_s, standing=standing)),
+        interval_s)
 
 
 def nodes_set_up(view: View) -> list[str]:

@@ -16,6 +16,7 @@ from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.emergency_stops import emergency_stops
+from dashboard.approvals.services.reader_choices import choose_when_behind
 from dashboard.audit import selectors as trail
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
@@ -28,7 +29,6 @@ from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.fragmentation_reader import fragmentation_of
 from dashboard.operations.elements import queries_of
-from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_view.dynamic_reader import dynamic_tasks
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP, SILENT_SOURCE

@@ -9,9 +9,9 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.approvals.services.reader_choices import set_when_behind
 from dashboard.catalog.document_checks import freshness_of
 from dashboard.controllers.selectors import modes_of
-from dashboard.operations.estate_store.reader_choices import set_when_behind
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Role, Team, TokenScope

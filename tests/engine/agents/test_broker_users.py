@@ -88,6 +88,7 @@ VALVE = (keys.valve("f1-0"),)
 HOLD = (keys.meter("f1-0"), keys.channel_meters("f1-0"))  # the script is told which keys
 CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of each script: keys, arguments, its answer
     "backpressure": (VALVE, (keys.channel(""), keys.CROWDED, "f1-0.0"), [0, b"", 0, -1, 0]),
+    "blocks": (CHANNEL[:1], ("0-0", 9, 9), []),
     "bounded": ((keys.handover("f1-0"),), (2, "manifest"), [None]),
     "claim": ((keys.handover("f1-0"),), ("manifest", "f2-0"), 0),
     "close_tail": (VALVE, ("1", "2"), 1),
@@ -111,6 +112,7 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of e
     "waiting": (CHANNEL, ("f1-0", 4), 0),
     "write": (CHANNEL, (0, 1, 0, 1, b"block", 0), 1),
 }
+READ = ("f0-0.2", "f0-1.0@f1-0", "f0-1.0")  # by f1-0, of other nodes
 OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
 
 
@@ -168,7 +170,9 @@ def test_what_is_the_nodes_is_had(users, broker, role):
             channels.commit(channel, "f1-0", "0-1")
             channels.take_fence(channel)
             channels.unregister(channel, "f1-0", for_good=True)
-            client.xadd(keys.channel(channel), {"b": b"x"})
+            if role == CONNECTORS or channel not in READ:
+                client.xadd(keys.channel(channel), {"b": b"x"})
+            client.xtrim(keys.channel(channel), minid="1-1")
             client.publish(keys.channel(channel), "x")
             client.publish(keys.room(channel), "x")
         for key in (keys.handover("f1-0"), keys.handover("f0-5"), keys.ahead("f1-0"), keys.valve("f1-0"),
@@ -189,6 +193,25 @@ def test_what_is_the_nodes_is_had(users, broker, role):
     assert broker.execute_command("ACL", "LOG") == []
     assert [version.version for version in stored_versions(
         redis.Redis.from_url(users._url, decode_responses=True), "city")["rides"]] == ["1-a"]
+
+
+def test_who_reads_a_stream_forges_no_event_of_it_for_others(users, broker):
+    """Neither by the script of writers, nor by another name for a channel of its own."""
+    with as_role(users, SLOTS) as client:
+        for channel in READ:
+            names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
+            Channels(broker).open_channel(channel, schema_json="{}", readers=["f1-0"])
+            for forge in (lambda channel=channel: client.xadd(keys.channel(channel), {"b": b"x"}),
+                          lambda names=names: scripts.run(client, "write", names, [0, 1, 0, 1, b"block", 0])):
+                with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)perm|can't access"):
+                    forge()
+            written = keys.channel("f1-0.0")
+            client.xadd(written, {"b": b"x"})
+            for command in ("RENAME", "RENAMENX", "COPY"):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    client.execute_command(command, written, keys.channel(channel))
+            assert broker.xlen(keys.channel(channel)) == 0
+            client.hset(keys.readers(channel), "f1-0", "0-0")  # what readers do there
 
 
 def test_each_script_has_a_call() -> None:

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 import redis
 
-from workers.engine.channels import block_codec, keys, scripts
+from scheduler.contracts.offsets import START
+from workers.engine.channels import block_codec, channel_registry, keys, scripts
 from workers.engine.channels.channel_registry import Channels
 
 pytestmark = pytest.mark.broker
@@ -55,6 +56,21 @@ def test_the_tail_of_an_output_is_its_newest_events(broker, channels: Channels) 
     assert [row["x"] for row in channels.tail("a.0", 5)] == [57, 58, 59, 60, 61]
     assert [row["x"] for row in channels.tail("a.0", 1_000)] == list(range(2, 62))
     assert channels.read_blocks("a.0", after="29-0") == [("30-0", [{"x": 60}, {"x": 61}])]
+
+
+def test_of_large_blocks_fewer_are_read_at_once(broker, channels: Channels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent read 64 at once for its spiller, whatever they had: of 256 MB each, 16 GB."""
+    channels.open_channel("a.0", schema_json="{}", readers=["r"])
+    token = channels.take_fence("a.0")
+    for batch in range(1, 11):
+        write(broker, "a.0", token, batch, [{"x": batch}])
+    size = len(channels.entries("a.0", after=START, count=1)[0].payload)
+    for room, count, read in ((5 * size, 10, 4), (1, 10, 1), (100 * size, 3, 3), (100 * size, 99, 10)):
+        monkeypatch.setattr(channel_registry, "MOST_BYTES", room)
+        entries = channels.entries("a.0", after=START, count=count)
+        assert [entry.offset for entry in entries] == [f"{batch}-0" for batch in range(1, read + 1)]
+    assert [entry.offset for entry in channels.entries("a.0", after="8-0", count=9)] == ["9-0", "10-0"]
+    assert channels.entries("a.0", after="10-0", count=9) == channels.entries("b.0", after=START, count=9) == []
 
 
 def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:

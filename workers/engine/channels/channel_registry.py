@@ -12,6 +12,7 @@ import redis
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers import broker_client
+from workers.engine.newest_blocks import MOST_BYTES, newest_blocks
 from workers.engine.slot_values import UNREADABLE, answers_of, newest_in, room_to_show
 
 from . import block_codec, keys, scripts
@@ -134,11 +135,11 @@ class Channels:
         return Offset(to.decode()) if to else None
 
     def entries(self, channel: str, *, after: Offset, count: int) -> list[SpilledBlock]:
-        """Up to ``count`` blocks after an entry as the broker has them, oldest first."""
-        blocks = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
+        """Up to ``count`` blocks after an entry as the broker has them, oldest first; fewer where they are large."""
+        blocks = scripts.run(self._redis, "blocks", [keys.channel(channel)], [after, count, MOST_BYTES])
         return [
             SpilledBlock(Offset(entry.decode()), int(fields[b"n"]), int(fields[b"t"]), fields[b"b"])
-            for entry, fields in blocks]
+            for entry, pairs in blocks for fields in (dict(zip(pairs[::2], pairs[1::2], strict=True)),)]
 
     def delete_channel(self, channel: str) -> None:
         """Remove a channel and everything about it; a write that comes later is refused."""
@@ -216,15 +217,11 @@ class Channels:
     def tail(self, channel: str, n: int = 50) -> list[dict[str, Any]]:
         """The newest ``n`` events that the channel still holds, oldest first."""
         events: list[dict[str, Any]] = []
-        before, room = "+", room_to_show(n)
-        while room.events:
-            entries = self._redis.xrevrange(keys.channel(channel), max=before, min="-", count=8)
-            for entry, fields in entries:
-                for batch in newest_in(fields.get(b"b"), room):
-                    events = batch.to_pylist() + events
-                before = f"({entry.decode()}"
-            if len(entries) < 8:
-                break
+        room = room_to_show(n)
+        [blocks] = newest_blocks(self._redis, [keys.channel(channel)], count=n)
+        for block in blocks:
+            for batch in newest_in(block, room):
+                events = batch.to_pylist() + events
         return events
 
     # -- valves --------------------------------------------------------------------------------------------------

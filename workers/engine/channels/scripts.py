@@ -20,7 +20,8 @@ import redis
 FOLDER = Path(__file__).parent / "lua"
 SHARED, FREES = "trim", "frees"
 NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake", "waiting"})
-MAKES_ROOM = frozenset({"bounded", "commit", "unregister", "spill", "skip"})  # they run while the broker is full, too
+# They run while the broker is full, too.
+MAKES_ROOM = frozenset({"blocks", "bounded", "commit", "unregister", "spill", "skip"})
 ALONE = (
     "if not redis.acl_check_cmd('EVAL', '', '0') then\n"
     "  return redis.error_reply('NOPERM this script is for the site and for agents')\n"

@@ -141,9 +141,10 @@ class SinkStore:
         return Offset(text.decode()) if text else START
 
     def wait(self, channel: str, *, after: Offset, most: int, timeout_ms: int) -> list[SpilledBlock]:
-        """Blocks behind an entry; waits for the first of them."""
-        answer = self._broker.xread({keys.channel(channel): after}, count=most, block=timeout_ms)
-        return [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
+        """Blocks behind an entry, fewer where they are large; waits for the first of them."""
+        answer = self._broker.xread({keys.channel(channel): after}, count=1, block=timeout_ms)
+        first = [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
+        return [*first, *self.channels.entries(channel, after=first[-1].offset, count=most - 1)] if first else []
 
     def note(
         self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, place: Offset,

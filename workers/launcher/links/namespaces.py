@@ -139,7 +139,7 @@ def _why_not() -> str:
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

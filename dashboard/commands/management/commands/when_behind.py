@@ -6,9 +6,9 @@ from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any
 
+from dashboard.approvals.services.reader_choices import choose_when_behind
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.teams.models import User
 from scheduler.model.behind import CHOICES, WORDS
 

@@ -138,6 +138,23 @@ def test_pieces_come_as_far_as_they_may(tmp_path: Path, monkeypatch: pytest.Monk
     assert max(read, default=0) <= PIECE_BYTES, "what is longer is not read"
 
 
+@pytest.mark.parametrize(
+    "facts", [{}, {"length": 1, "pieces": [check_of(b"x")], "whole": {**check_of(b""), "length": 2}}])
+def test_what_would_not_have_room_in_the_memory_of_a_slot_does_not_begin_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict
+) -> None:
+    """Neither a file nor what is made of it: whoever goes on with it has all of it in memory."""
+    way, key = StoreWay(tmp_path), keys.handover("a")
+    manifest = {**check_of(b""), "length": 2, "pieces": [check_of(b"x")] * 2, **facts}
+    way.broker.hset(key, mapping={"manifest": json.dumps(manifest), "piece:0": b"x"})
+    monkeypatch.setattr(parcels, "MOST_BYTES", 1)
+    taken(way, key)
+    assert not [*tmp_path.rglob("*coming*")]
+    monkeypatch.setattr(parcels, "MOST_BYTES", 2)
+    taken(way, key)
+    assert [*tmp_path.rglob("*coming*")] or facts
+
+
 PLACES = ('{"c.0":"4-0"}', '{"c.0":"6-0"}')
 
 

@@ -38,7 +38,7 @@ COMMANDS = (
     *(f"-{command}" for command in (
         "sinter", "sinterstore", "sintercard", "sunion", "sunionstore", "sdiff", "sdiffstore", "zinter", "zinterstore",
         "zintercard", "zunion", "zunionstore", "zdiff", "zdiffstore", "bitop", "lcs", "pfcount", "pfmerge",
-        "srandmember", "hrandfield", "zrandmember",
+        "srandmember", "hrandfield", "zrandmember", "rename", "renamenx",
         "setrange", "setbit", "bitfield", "zrangestore", "geosearchstore", "georadius", "georadiusbymember", "pfadd",
         "xgroup", "xreadgroup", "xclaim", "xautoclaim")))
 UNKNOWN = ("?",)  # rules that no user has
@@ -104,7 +104,8 @@ class BrokerUsers:
                 scripts.load(self._broker)  # before the users: who is let in finds them
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
-                self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED})
+                self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED},
+                          only_read=key_patterns.only_read(tuple(fragments.values())))
                 self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node), CROWDED})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
@@ -142,14 +143,22 @@ class BrokerUsers:
                 self._passing[what] = frozenset(patterns)
                 self.expect()
 
-    def _set(self, role: str, patterns: Collection[str]) -> None:
-        """Make a user, or bring it up to date; nothing is sent to a broker that has it so."""
-        name, rules = self.name(role), tuple(sorted(filter(key_patterns.can_be_given, patterns)))
+    def _set(self, role: str, patterns: Collection[str], *, only_read: Collection[str] = ()) -> None:
+        """Make a user, or bring it up to date; nothing is sent to a broker that has it so.
+
+        To channels that are ``only_read`` it adds no block: whoever reads a stream of another team must not forge its
+        events for others who read it. What a reader does there beside reading (it frees blocks) it may.
+        """
+        name, given = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
+        rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in given)
+        if only_read:
+            adds = (rule for rule in rules if rule.startswith("~") and rule[1:] not in only_read)
+            rules = ("-xadd", *rules, f"(+xadd {' '.join(adds)})")
         if self._rules.get(role) == rules and self._broker.execute_command("ACL", "GETUSER", name) is not None:
             return
         self._broker.execute_command(
             "ACL", "SETUSER", name, "reset", "on", f">{self._passwords[role]}", *COMMANDS, *TOPICS,
-            *(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in rules))
+            *rules)
         self._rules[role] = rules
         with suppress(redis.ResponseError):  # one without a file of users forgets them when it ends
             self._broker.execute_command("ACL", "SAVE")

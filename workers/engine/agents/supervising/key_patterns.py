@@ -69,10 +69,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
     for part in {bundle for readers in fragment.routes.values() for how in readers.values() for bundle in how.bundles}:
         for reader in fragment.readers_of(part):  # whether it has begun, or is ready
             yield READ_ONLY + escaped(keys.valve(reader))
-    for name in {*fragment.channels.values(), *fragment.writers, *(item.channel for item in fragment.inputs)}:
-        yield from of_channel(name)
-        if keys.is_part(name):
-            yield from of_channel(keys.whole_of(name))
+    for name in {*fragment.channels.values(), *_read_by(fragment)}:
+        yield from _of_stream(name)
     for task in fragment.tasks[:1]:
         yield escaped(keys.wave(task.id))  # a source
     for task in fragment.tasks:
@@ -85,6 +83,25 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)
             yield escaped(ModelName(model[TEAM], model[NAME]).texts)
+
+
+def only_read(fragments: Collection[WantedFragment]) -> frozenset[str]:
+    """Of these patterns those of channels that none of the fragments writes: of other nodes, and maybe other teams."""
+    written = {name for fragment in fragments for name in fragment.channels.values()}
+    read = {name for fragment in fragments for name in _read_by(fragment)}
+    return frozenset(pattern for name in read for pattern in _of_stream(name)) - frozenset(
+        pattern for name in written for pattern in _of_stream(name))
+
+
+def _read_by(fragment: WantedFragment) -> set[str]:
+    return {*fragment.writers, *(item.channel for item in fragment.inputs)}
+
+
+def _of_stream(channel: str) -> Iterator[str]:
+    """A channel, and of a part that of the whole stream, too."""
+    yield from of_channel(channel)
+    if keys.is_part(channel):
+        yield from of_channel(keys.whole_of(channel))
 
 
 def _models_of(task: Task) -> Iterator[Mapping[str, str]]:

@@ -29,7 +29,8 @@ from ..node_files.atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
-MANIFEST_BYTES = 16 << 20  # at most: a file of 40 GB has such a manifest
+MANIFEST_BYTES = 16 << 20  # at most
+MOST_BYTES = 2 << 30  # of a file: whoever goes on with it has all of it in memory, beside the queries of its slot
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
 MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -330,8 +331,10 @@ def fetch(
     Raises
     ------
     ValueError
-        The disk has no room for what is still to come.
+        It says that it is longer than a file may be, or the disk has no room for what is still to come.
     """
+    if (length := max(manifest["length"], makes_of(manifest)["length"])) > MOST_BYTES:
+        raise ValueError(f"it says that it has {length:,} bytes, and a slot takes at most {MOST_BYTES:,} of another")
     kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
     files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
     had, at = _pieces_in(files.size(name, kind) or 0, checks)
@@ -360,7 +363,7 @@ def fetch(
         broker.hdel(key, *(_piece(number) for number in range(max(0, had - WINDOW), have)))
     if have < len(checks):
         return have - had, None
-    if not is_whole(files.read(name, kind) if checks else b"", manifest):
+    if not _is_whole_on_disk(files, name, kind, manifest):
         files.drop(name, kind)
         broker.hset(key, NEXT, 0)
         return 0, None
@@ -370,6 +373,15 @@ def fetch(
 def is_whole(text: bytes, check: Manifest) -> bool:
     """Whether a text is what its length and SHA-256 say."""
     return check_of(text) == {name: check[name] for name in ("length", "sha256")}
+
+
+def _is_whole_on_disk(files: Files, name: str, kind: str, manifest: Manifest) -> bool:
+    """The same of a file, of which no more than a piece is in memory."""
+    size = (files.size(name, kind) or 0) if manifest["pieces"] else 0
+    whole = hashlib.sha256()
+    for first in range(0, size, PIECE_BYTES):
+        whole.update(files.read(name, kind, first, PIECE_BYTES))
+    return (size, whole.hexdigest()) == (manifest["length"], manifest["sha256"])
 
 
 def _pieces_in(size: int, checks: list[Manifest]) -> tuple[int, int]:

@@ -3,11 +3,14 @@ package weir;
 import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Base64;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.arrow.memory.BufferAllocator;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -15,6 +18,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
@@ -92,6 +96,30 @@ public final class Probe {
     Control control = Control.of(Broker.at(url), fragment, run, batch);
     return JSON.writeValueAsString(Map.of("publishes", control.publishes(position), "passes", control.passes(position),
         "routes", control.routes(position).values().stream().map(how -> ((Quota) how).weights()).toArray()));
+  }
+
+  /** The events of a block, read as a query does whose memory is not for its writer; or why it reads none. */
+  public static String blockRead(byte[] payload, long events) {
+    long rows = 0;
+    try (BufferAllocator allocator = ArrowUtils.rootAllocator().newChildAllocator("probe", 0, Long.MAX_VALUE);
+        CheckedBlock block = CheckedBlock.open("a.0", new Block("7-0", payload, events, 0), allocator)) {
+      while (block.loadNextBatch()) rows += block.getVectorSchemaRoot().getRowCount();
+    } catch (IOException | IllegalStateException refused) {
+      return refused.getMessage();
+    }
+    return String.valueOf(rows);
+  }
+
+  /** The same of many, in turn: each as its events, a colon and Base64; so many were read. */
+  public static int blocksRead(List<String> blocks) {
+    int read = 0;
+    for (String block : blocks) {
+      int colon = block.indexOf(':');
+      String told = blockRead(Base64.getDecoder().decode(block.substring(colon + 1)), Long.parseLong(block.substring(0, colon)));
+      if (told.matches("\\d+")) read++;
+      else if (!told.contains("that no query of Weir wrote")) throw new IllegalStateException(told);
+    }
+    return read;
   }
 
   /** A source of channels, as Spark makes one for a query that starts. */

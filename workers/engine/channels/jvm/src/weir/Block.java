@@ -26,11 +26,20 @@ final class Block {
     for (int i = 0; i < fields.size(); i += 2) {
       switch (Redis.text(fields.get(i))) {
         case "b": payload = (byte[]) fields.get(i + 1); break;
-        case "n": events = Long.parseLong(Redis.text(fields.get(i + 1))); break;
-        case "t": written = Long.parseLong(Redis.text(fields.get(i + 1))); break;
+        case "n": events = number(fields.get(i + 1), CheckedBlock.MOST_EVENTS); break;
+        case "t": written = number(fields.get(i + 1), System.currentTimeMillis()); break;
         default: break; // A later version may say more of a block.
       }
     }
     return new Block(Redis.text(parts.get(0)), payload, events, written);
+  }
+
+  /** A number that somebody else wrote, within what it may be: readers add such numbers up. */
+  private static long number(Object field, long most) {
+    try {
+      return Math.max(0, Math.min(Long.parseLong(Redis.text(field)), most));
+    } catch (NumberFormatException none) {
+      return 0;
+    }
   }
 }

@@ -1,6 +1,5 @@
 package weir;
 
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.math.BigDecimal;
 import java.math.RoundingMode;
@@ -122,8 +121,8 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
 
   private void open(Block next) {
     after = next.id;
-    meter(next);
-    block = new ArrowStreamReader(new ByteArrayInputStream(next.payload), allocator);
+    block = CheckedBlock.open(piece.channel, next, allocator);
+    meter(next); // as many events as it says it has
   }
 
   /** Shows the wanted events of those that were loaded; false where there are none. */
