@@ -22,6 +22,7 @@ from .broker_instructions import Resume
 from .delays import RETRY_MS, SOON_MS
 from .inputs import channels_of, is_unread
 from .instructions import Again, HoldQuery, Instructions, NoteEnds, ReadState, RecordGiven, RetryAt
+from .outputs import hastened
 from .reconcile import CopyState, FragmentState, waits_for_keys
 from .retirement import inputs_of, is_final
 from .savepoint_decisions import state_left
@@ -90,7 +91,7 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
         name in ends and (info := snapshot.channels.get(name)) is not None
         and is_unread(info, fragment.id, progress.offsets.get(name), ends[name]) for name in names
     ):
-        return (later,)
+        return (*hastened(snapshot), later)
     if snapshot.is_held is None:
         return (HoldQuery(), Again(action))
     if not snapshot.is_held or not progress.is_done:

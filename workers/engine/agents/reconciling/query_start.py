@@ -47,7 +47,7 @@ from .instructions import (
     Wait,
 )
 from .other_channels import other_channels
-from .outputs import interval_ms, prepare
+from .outputs import hastened, interval_ms, prepare
 from .reconcile import BringKeys, FragmentState, Restart, Start
 from .resting import await_batch, come_to_rest
 from .savepoint_decisions import Readiness, beginning_of, go_on, has_repeated, was_unregistered
@@ -186,7 +186,8 @@ def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, wanted).items()]
     if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
                           and wanted.real_time == runs.real_time):
-        return (*noted, RetryAt(snapshot.now_ms + _looks_again_ms(snapshot, wanted, inputs)))
+        again_ms = _looks_again_ms(snapshot, wanted, inputs)
+        return (*noted, *(hastened(snapshot) if again_ms == SOON_MS else ()), RetryAt(snapshot.now_ms + again_ms))
     if not has_repeated(snapshot, wanted):
         return (*noted, RetryAt(snapshot.now_ms + RETRY_MS))
     if (others := other_channels(snapshot, wanted, inputs)) is not None:

@@ -326,8 +326,8 @@ def _changes(
 
     Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
     it is gone: it may still be reading what only its place holds back. So does one whose work a reader goes on with.
-    What needs another query comes last. Keys stand still while one ``gives`` them away, or has still to read where they
-    go on.
+    What needs another query comes last. Keys stand still until one that ``gives`` them away has left them, and until
+    readers read where they go on: meanwhile their batches may be nearer than is wanted (``outputs.hastened``).
     """
     opening: list[Action] = []
     closing: list[Action] = []
@@ -351,9 +351,11 @@ def _changes(
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < actual_run.active:
         closing.append(CloseTail(wanted.id, wanted.active))
-    hurries = wanted.leaving or gives or waits_for_keys(wanted, actual_run.inputs)
+    hurries = wanted.leaving or gives
     trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if hurries else wanted.trigger_ms
-    if actual_run.trigger_ms not in (None, trigger_ms):
+    may_be_nearer = hurries or waits_for_keys(wanted, actual_run.inputs)
+    paced_ms = trigger_ms if actual_run.trigger_ms is None else actual_run.trigger_ms
+    if paced_ms > trigger_ms or (paced_ms < trigger_ms and not may_be_nearer):
         opening.append(Repace(wanted.id, trigger_ms))
     if wanted.alternates != actual_run.alternates:
         opening.append(SwitchAlternates(wanted.id, wanted.alternates))
