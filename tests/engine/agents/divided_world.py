@@ -39,7 +39,8 @@ from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
 from .mortal_broker import MortalBroker
 from .played_broker import Broker, Failed, Gap
-from .played_queries import PlayedEngine, Query, Store
+from .played_engine import PlayedEngine
+from .played_queries import Query, Store
 
 TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,8 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import redis
-
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
@@ -20,11 +17,9 @@ from scheduler.model.ring import Ring
 from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.node_files.fold_stores import FoldStores
 from workers.engine.channels import keys
-from workers.engine.channels.open_streams import QueryMode
-from workers.engine.spark.compile import StartPosition
 
 from ..channels.reference import Control
-from .played_broker import Failed, Gap
+from .played_broker import Failed
 from .played_files import PlayedFiles
 from .played_keys import dealt, dealt_evenly, tallied
 
@@ -202,16 +197,20 @@ class Query:
             assert store.progress(fragment.id).batch < 0, f"{fragment.id} stands by on a checkpoint of another"
             return
         self._runs()
-        offset = store.progress(fragment.id).offsets
+        self.reads(fragment)
+
+    def reads(self, fragment: WantedFragment) -> None:
+        """It reads the channels of this chain, and none any more of those that are left out, which it has read."""
+        self.fragment, world, progress = fragment, self.world, self.store.progress(fragment.id)
         reads = {item.channel for item in fragment.inputs}
         may_rest = not world.may_rest.isdisjoint(task.id for task in fragment.tasks)
-        if store.progress(fragment.id).is_done:
-            for channel in offset.keys() - reads:
+        if progress.is_done:
+            for channel in progress.offsets.keys() - reads:
                 info = world.broker.channels.info(channel)
                 if info is None or (may_rest and fragment.id not in {*info.readers, *info.limits}):
                     continue  # it was paused, perhaps unheard of here: what came meanwhile it leaves out
                 last = info.limits.get(fragment.id, info.last)
-                assert offset[channel] >= last, "dropped before it was read"
+                assert progress.offsets[channel] >= last, "dropped before it was read"
 
     def _runs(self) -> None:
         assert self.fragment.id not in self.world.running, f"{self.fragment.id} runs twice"
@@ -351,50 +350,3 @@ class Query:
             if channel not in {item.channel for item in self.fragment.inputs}:
                 assert before.offsets.get(channel, end) == end, "a planned batch lost a channel"
         return events
-
-
-class PlayedEngine:
-    """Stands where Spark does: the engine of one slot."""
-
-    def __init__(self, world: World, store: Store) -> None:
-        self.world, self.store = world, store
-
-    def compile(self, whole: WantedFragment, beginning: StartPosition) -> SimpleNamespace:
-        tokens = {} if beginning.gate else {
-            channel: self.world.link.channels.take_fence(channel) for channel in whole.written}
-        return SimpleNamespace(
-            frame=(whole, tokens, beginning.gate), schemas=tuple("{}" for _ in whole.tasks), folds=(), file_sink=None,
-            batch_mode=QueryMode())
-
-    def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
-        whole, tokens, gate = compiled.frame
-        assert gate or self.store.known(name) == whole
-        self.world.may_die()
-        return Query(self.world, self.store, whole, tokens, gate)
-
-    def stop(self, query: Query, name: str, **_: float) -> bool:
-        """Mostly between two batches; now and then a batch is cut short, but of one that rests already."""
-        was_paused = self.world.broker.hexists(keys.valve(name), "paused")
-        with contextlib.suppress(redis.ConnectionError):
-            self.world.link.channels.pause(name)
-        if not was_paused and self.world.deadly and self.world.chance.random() < 0.1:
-            self.world.broker.hdel(keys.valve(name), "paused")
-            with contextlib.suppress(Failed, Gap, redis.ConnectionError):
-                query.batch()
-        query.stop()
-        return True
-
-    def kill(self, query: Query) -> None:
-        query.stop()
-
-    def hold(self, _query: Query, name: str) -> bool:
-        self.world.link.channels.pause(name)
-        self.world.may_die()
-        return self.store.progress(name).is_done
-
-    def read_states(self, name: str, **_: int) -> list[str | None]:
-        states = self.store.states.get(name, {})
-        return [json.dumps(states[task]) if task in states else None for task, _ in self.store.folds(name)]
-
-    def due_ms(self, *_: object) -> int:
-        return 0

@@ -232,7 +232,37 @@ def test_a_restart_waits_until_it_can_be_done_at_once():
         "f1-1", FragmentState.RUNNING, inputs=READER.inputs))
     assert [type(step) for step in decide(runs, Restart(wider))] == [do.RetryAt]
     both = replace(runs, channels={"f1-0.0": first, "f1-0.1": info("f1-0.1", readers={"f1-1": START})})
-    assert [type(step) for step in decide(both, Restart(wider))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+    threads = replace(wider, threads=2)
+    assert [type(step) for step in decide(both, Restart(threads))] == [do.Show, do.StopQuery, do.Stopped, do.Again]
+
+
+def test_a_query_is_told_between_two_batches_where_only_the_channels_of_its_streams_are_others():
+    wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
+    offsets = {"f1-0.0": Offset("6-0")}
+    first = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("6-0")})
+    second = info("f1-0.1", readers={"f1-1": START})
+    runs = replace(snapshot(
+        READER, FragmentState.RUNNING, channels={"f1-0.0": first, "f1-0.1": second}, has_query=True,
+        records=Records(known=READER, progress=CheckpointProgress(3, True, None, offsets), has_begun=True),
+        desired=wanting(wider)), actual=Actual("f1-1", FragmentState.RUNNING, inputs=READER.inputs))
+    assert decide(runs, Restart(wider)) == (do.HoldQuery(), do.Again(Restart(wider)))
+    assert decide(replace(runs, is_held=False), Restart(wider)) == (do.RetryAt(60_030),)
+    rests = replace(runs, is_held=True)
+    assert decide(rests, Restart(wider)) == (on.KeepInputs({"f1-0.1": START}, {}), do.ReadChannels(wider))
+    anew = [do.Show, do.StopQuery, do.Stopped, do.Again]
+    begun = RestorePoint(offsets={"f1-0.1": Offset("2-0")})
+    for otherwise in (
+        replace(rests, channels={"f1-0.0": first, "f1-0.1": replace(second, schema_json='{"of": "another"}')}),
+        replace(rests, records=replace(rests.records, begun=begun)),
+        replace(rests, actual=replace(rests.actual, threads=2), running=replace(READER, threads=2)),
+        replace(rests, actual=replace(rests.actual, real_time=True), running=replace(READER, real_time=True)),
+    ):
+        assert [type(step) for step in decide(otherwise, Restart(wider))] == anew
+    part = Input("f1-0.1@f1-1", "s")
+    mixed = replace(rests, channels={"f1-0.0": first, part.channel: replace(second, channel=part.channel)})
+    assert [type(step) for step in decide(mixed, Restart(replace(wider, inputs=(*READER.inputs, part))))] == anew
+    less = replace(rests, running=wider, actual=replace(rests.actual, inputs=wider.inputs))
+    assert decide(less, Restart(READER)) == (do.ReadChannels(READER),)
 
 
 def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.node_files.fold_stores import FOLDER, FoldStores, LeftKeys
@@ -19,7 +20,7 @@ from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import STANDBY_MS
-from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Leave, Start
+from workers.engine.agents.reconciling.reconcile import BringKeys, CopyState, DivideStream, FragmentState, Leave, Start
 from workers.engine.agents.reconciling.snapshot import READY, Records
 from workers.engine.agents.supervising.key_patterns import READ_ONLY, known_fragments, of_fragments
 from workers.engine.channels import keys
@@ -192,6 +193,21 @@ def test_a_bundle_is_ready_when_it_stands_by_and_rounds_are_short(facts, comes):
     assert [type(step) for step in steps[:-1]] == {"round": [do.BringRows], "ready": [on.MarkReady], "nothing": []}[
         comes]
     assert steps[-1] == do.Wait(60_030)
+
+
+def test_who_gives_keys_away_reads_what_came_before_soon():
+    giver = replace(READER, writers={})
+    records = Records(known=giver, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}))
+    behind = snapshot(
+        giver, FragmentState.RUNNING, has_query=True, records=records, desired=wanting(giver),
+        channels={"f1-0.0": info("f1-0.0", last=Offset("7-0"), readers={"f1-1": Offset("6-0")})},
+        ends={"f2-0": {"f1-0.0": Offset("7-0")}})
+    behind = replace(behind, actual=replace(behind.actual, trigger_ms=500))
+    gives, later = CopyState(giver, heir=TAKER), do.RetryAt(60_030)
+    assert decide(behind, gives) == (on.SetPace(100), do.InForce(trigger_ms=100), later)
+    assert decide(replace(behind, actual=replace(behind.actual, trigger_ms=100)), gives) == (later,), "once"
+    done = replace(behind, ends={"f2-0": {"f1-0.0": Offset("6-0")}})
+    assert decide(done, gives) == (do.HoldQuery(), do.Again(gives))
 
 
 def test_writers_divide_by_the_new_ring_once_who_takes_keys_is_ready():

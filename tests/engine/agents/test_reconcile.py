@@ -15,6 +15,7 @@ from workers.engine.agents.reconciling.reconcile import (
     Actual,
     CloseOutlet,
     CloseTail,
+    CopyState,
     DivideStream,
     End,
     FragmentState,
@@ -23,6 +24,7 @@ from workers.engine.agents.reconciling.reconcile import (
     OpenTail,
     Pause,
     RegisterReaders,
+    Repace,
     Restart,
     Start,
     Stop,
@@ -295,6 +297,24 @@ def test_other_inputs_or_threads_need_a_restart_after_all_that_does_not():
     assert reconcile([wanted], {"f2-0": turned}, 0) == (), "their order is nothing to restart for"
     threads = fragment("f2-0", active=2, inputs=(first, two), routes=wanted.routes, threads=3)
     assert reconcile([threads], {"f2-0": turned}, 0) == (Restart(threads),)
+
+
+@pytest.mark.parametrize(("paced_ms", "gives", "waits", "at_work"), [
+    (5_000, 500, None, None), (500, None, None, 5_000), (100, None, None, 5_000), (9_000, 500, 5_000, 5_000)])
+def test_who_keys_stand_still_for_has_its_batches_soon_and_afterwards_as_is_wanted(paced_ms, gives, waits, at_work):
+    """By how far apart its batches are now: how far it is asked to have them, while it gives keys away, while it has
+    still to read where keys go on, and else."""
+    before, after = Input("f1-0.0", "p"), Input("f2-0.0", "p", after=("f1-0.0",))
+    giver, reader = fragment("f1-0", trigger_ms=5_000), fragment("f1-0", trigger_ms=5_000, inputs=(before, after))
+
+    def paced(wanted: WantedFragment, *reads: Input, saving: tuple = ()) -> int | None:
+        running = Actual("f1-0", FragmentState.RUNNING, active=wanted.active, inputs=reads, trigger_ms=paced_ms)
+        actions = reconcile([wanted], {"f1-0": running}, 0, saving=saving)
+        return next((action.trigger_ms for action in actions if isinstance(action, Repace)), None)
+
+    assert paced(giver, saving=(CopyState(giver, heir=fragment("f2-0")),)) == gives
+    assert paced(reader, before) == waits
+    assert paced(reader, before, after) == at_work and paced(giver) == at_work
 
 
 def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_slot():

@@ -51,7 +51,7 @@ from .reconciling.context import SlotContext
 from .reconciling.desired_view import DesiredView, Looking
 from .reconciling.executor import FragmentExecutor
 from .reconciling.fragment_run import FragmentRun
-from .reconciling.given_keys import gives, not_given
+from .reconciling.given_keys import keys_change_hands, not_given
 from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .reconciling.named_savepoints import unsaved
@@ -226,8 +226,8 @@ class SlotLoop:
 
     def _rest_s(self) -> float:
         standing = [run.standby for run in list(self._runs.values()) if run.standby is not None]
-        is_carrying = self._carrier.is_busy or gives(self._desired, self._name, self._store) or any(
-            standby.whole.key_ranges for standby in standing)
+        is_carrying = self._carrier.is_busy or any(standby.whole.key_ranges for standby in standing) or (
+            keys_change_hands(self._desired, self._name, self._store, self._runs))
         return rest_s(self._desired, self._stages, has_standby=bool(standing), is_carrying=is_carrying)
 
     def _look_who_left(self) -> frozenset[str]:

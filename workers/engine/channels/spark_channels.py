@@ -72,7 +72,8 @@ def read_channels(
     ----------
     inputs : sequence of str, or of sequences of str
         Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
-        may be others when the query starts again. Columns that only some streams have are null in events of the others.
+        may be others when the query starts again, or from a batch on (``Inputs.java``). Columns that only some streams
+        have are null in events of the others.
     reader : str
         The fragment that reads: registered with every one of the channels before the query starts.
     writes : sequence of str
@@ -127,8 +128,8 @@ def read_channels(
             "channels": ",".join(group), "reader": reader, "writes": ",".join(writes), "siblings": siblings,
             # One input waits for all; the others would only add their waiting to its.
             "wait_ms": config.wait_ms if index == 0 else 0,
-            "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
-            "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
+            "max_blocks": config.max_blocks, "blocks_each": config.blocks_each, "max_rows": config.max_rows,
+            "stream": index, "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({
                 channel: offset for channel, offset in begin.items()
                 if channel in (*group, *carried[index]) or (repeats and len(groups) == 1)}), "gate": gate,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from threading import Timer
 
 import pytest
 import redis
@@ -57,6 +59,38 @@ def test_a_reader_goes_on_with_its_part_when_it_has_read_the_whole_up_to_its_lim
     assert "r" not in divided.channels.info("f.0").readers
     assert divided.source("r", "f.0").first() == {"f.0": "2-0"}, "what it read is repeated from there"
     assert divided.source("r", "f.0@r").next(end) == end, "nothing has come in its part"
+
+
+def test_a_query_that_runs_reads_other_channels_from_its_next_batch_on(rig: Rig, broker: redis.Redis) -> None:
+    for channel in ("a.0", "b.0", "c.0", "d.0"):
+        rig.channels.open_channel(channel, schema_json="{}", readers=["r"])
+    tokens = {channel: rig.channels.take_fence(channel) for channel in ("a.0", "b.0", "c.0", "d.0")}
+    source = rig.source("r", "a.0", siblings="a.0,d.0", wait_ms=60_000, blocks_each=2, max_blocks=2)
+    other = rig.source("r", "d.0", siblings="a.0,d.0", stream=1)
+
+    def reads(*streams: list[str]) -> None:
+        rig.spark._jvm.weir.Inputs.read(rig.config.redis_url, "r", json.dumps(streams))
+
+    for batch in (1, 2, 3, 4):
+        write(broker, "a.0", tokens["a.0"], batch)
+        write(broker, "b.0", tokens["b.0"], batch)
+        write(broker, "d.0", tokens["d.0"], batch)
+    assert source.next({"a.0": "0-0"}) == {"a.0": "2-0"}
+    reads(["a.0", "b.0"], ["d.0"])
+    [[[planned, *_]]] = source.slices({"a.0": "0-0"}, {"a.0": "2-0"})
+    assert planned == "a.0", "the batch that is planned stays as it is"
+    assert source.next({"a.0": "2-0"}) == {"a.0": "4-0", "b.0": "2-0"}, "from where it was registered; so many of each"
+    reads(["b.0", "c.0"], ["d.0"])
+    with pytest.raises(Exception, match=r"WEIRGAP channel a\.0 is no longer read by r"):
+        source.next({"a.0": "2-0", "b.0": "2-0"})
+    assert source.next({"a.0": "4-0", "b.0": "2-0"}) == {"b.0": "4-0", "c.0": "0-0"}
+    Timer(0.5, write, (broker, "c.0", tokens["c.0"], 1)).start()
+    assert source.next({"b.0": "4-0", "c.0": "0-0"}) == {"b.0": "4-0", "c.0": "1-0"}, "it hears of its new channel"
+    assert other.next({"d.0": "0-0"}) == {"d.0": "4-0"}, "the other stream goes on as it was"
+    other.stop()
+    rig.sources.remove(other)
+    with pytest.raises(Exception, match="no query of r reads a stream 1 in this driver"):
+        reads(["b.0"], ["d.0"])
 
 
 def test_of_several_channels_those_blocks_are_planned_that_were_written_first(rig: Rig, broker: redis.Redis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 HURRIED_MS = 500  # batches of what is ending are no further apart: others wait for it
+HASTE_MS = 100  # no further, where keys stand still until what has come is read
 STANDBY_MS = 60_000  # how long a handover waits for the next of those that shall take over to stand by
 TICK_MS = 500  # how often a slot looks by itself at what it runs
 SOON_MS = 30  # while a handover is under way, every moment counts

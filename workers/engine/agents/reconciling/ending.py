@@ -33,6 +33,7 @@ from .instructions import (
     TakeOn,
     Wait,
 )
+from .outputs import hastened
 from .reconcile import CopyState, End, FragmentState, Leave, Pause, Restart, Start
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
@@ -67,7 +68,7 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
         again_ms = SOON_MS if is_soon else LEAVE_MS
         if not is_drained:
             step = Again(Restart(fragment)) if _lacks_inputs(snapshot, action) else RetryAt(snapshot.now_ms + again_ms)
-            return (*beginning.instructions, step)
+            return (*beginning.instructions, *(hastened(snapshot) if heirs and is_soon else ()), step)
         if isinstance(action, End) or (heirs and not snapshot.records.has_ended):
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)

@@ -9,7 +9,7 @@ more: whoever takes over from it takes other ranges. Where the heir is on anothe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
@@ -22,12 +22,14 @@ from .broker_instructions import Resume
 from .delays import RETRY_MS, SOON_MS
 from .inputs import channels_of, is_unread
 from .instructions import Again, HoldQuery, Instructions, NoteEnds, ReadState, RecordGiven, RetryAt
-from .reconcile import CopyState
+from .outputs import hastened
+from .reconcile import CopyState, FragmentState, waits_for_keys
 from .retirement import inputs_of, is_final
 from .savepoint_decisions import state_left
 from .snapshot import READY, Snapshot
 
 if TYPE_CHECKING:
+    from .fragment_run import FragmentRun
     from .started_fragments import SlotStore
 
 
@@ -44,10 +46,13 @@ def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: Sl
         if name in givers and store.ended(gift_name(name, heir.id)) is None)
 
 
-def gives(desired: DesiredState, slot: str, store: SlotStore) -> bool:
-    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not."""
-    fragment_ids = {fragment.id for fragment in desired.of_slot(slot)}
-    return any(name in fragment_ids for _, names in _waiting(desired, store) for name in names)
+def keys_change_hands(desired: DesiredState, slot: str, store: SlotStore, runs: Mapping[str, FragmentRun]) -> bool:
+    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not; or one that
+    runs there does not yet read where keys go on."""
+    fragments = {fragment.id: fragment for fragment in desired.of_slot(slot)}
+    return any(name in fragments for _, names in _waiting(desired, store) for name in names) or any(
+        waits_for_keys(fragments[name], run.fragment.inputs)
+        for name, run in list(runs.items()) if name in fragments and run.state is FragmentState.RUNNING)
 
 
 def _waiting(desired: DesiredState, store: SlotStore) -> Iterator[tuple[WantedFragment, Iterable[str]]]:
@@ -86,7 +91,7 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
         name in ends and (info := snapshot.channels.get(name)) is not None
         and is_unread(info, fragment.id, progress.offsets.get(name), ends[name]) for name in names
     ):
-        return (later,)
+        return (*hastened(snapshot), later)
     if snapshot.is_held is None:
         return (HoldQuery(), Again(action))
     if not snapshot.is_held or not progress.is_done:

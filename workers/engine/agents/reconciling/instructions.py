@@ -78,6 +78,13 @@ class DropStandby:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadChannels:
+    """Record the chain that runs with other channels, which its query, at rest, reads from its next batch on."""
+
+    whole: WantedFragment
+
+
+@dataclass(frozen=True, slots=True)
 class StayPaused:
     """The query that is held plans no batch any more, though the action ends."""
 
@@ -302,7 +309,7 @@ class ForgetRecord:
 
 QueryInstruction = (
     Show | Wait | RetryAt | Stopped | Compile | StandBy | Adopt | DropStandby | Launch | StopQuery | KillQuery
-    | HoldQuery | StayPaused | InForce | LookAtRoutes | NoteEnds
+    | HoldQuery | ReadChannels | StayPaused | InForce | LookAtRoutes | NoteEnds
 )
 RecordInstruction = (
     TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | RecordGiven | BringRows

@@ -29,6 +29,7 @@ from .instructions import (
     LookAtRoutes,
     NoteEnds,
     QueryInstruction,
+    ReadChannels,
     RetryAt,
     Show,
     StandBy,
@@ -85,6 +86,11 @@ class QueryActuator:
             case HoldQuery():
                 run.is_held = False  # it may be paused from here on, whatever comes of it
                 run.is_held = self._around.engine.hold(run.query, run.id)
+            case ReadChannels(whole):
+                self._around.store.record(whole)  # first: a batch is repeated with channels that are known
+                self._around.engine.read(run.id, whole.streams)
+                run.fragment = whole
+                self._log.info("fragment reads other channels", fragment=run.id)
             case InForce(outlets, routes, active, trigger_ms, alternates):
                 at_ms = None if routes is None else now_ms + ACTIVATE_AFTER_MS
                 run.changed(

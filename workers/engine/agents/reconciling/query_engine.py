@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -41,6 +42,9 @@ class Engine(Protocol):
 
     def hold(self, query: Any, fragment_id: str) -> bool:
         """Bring a query to rest between two batches, until it is resumed; False where one is still under way."""
+
+    def read(self, fragment_id: str, streams: Sequence[Sequence[str]]) -> None:
+        """Let a query that rests read these channels of its streams from its next batch on."""
 
     def read_states(
         self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None
@@ -94,6 +98,10 @@ class SparkEngine:
 
     def hold(self, query: Any, fragment_id: str) -> bool:
         return queries.rest(query, pause=lambda: self.channels.pause(fragment_id))
+
+    def read(self, fragment_id: str, streams: Sequence[Sequence[str]]) -> None:
+        """As ``Engine`` has it."""
+        self.spark._jvm.weir.Inputs.read(self.channel_config.redis_url, fragment_id, json.dumps(streams))
 
     def read_states(
         self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None

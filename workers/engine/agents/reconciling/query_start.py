@@ -33,6 +33,7 @@ from .instructions import (
     Compile,
     DropStandby,
     ForgetStandby,
+    HoldQuery,
     InForce,
     Instruction,
     Instructions,
@@ -46,7 +47,8 @@ from .instructions import (
     StandBy,
     Wait,
 )
-from .outputs import interval_ms, prepare
+from .other_channels import other_channels
+from .outputs import hastened, interval_ms, prepare
 from .reconcile import BringKeys, FragmentState, Restart, Start
 from .resting import await_batch, come_to_rest
 from .savepoint_decisions import Readiness, beginning_of, go_on, has_repeated, was_unregistered
@@ -144,10 +146,7 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     if real_time:  # it records no ranges, and so no copy of its state is gone on with
         going_on = (*going_on, ForgetRanges())
     elif progress.offsets or (begun is not None and begun.repeats):
-        new = {item.channel: snapshot.offset_registered(item.channel) for item in inputs
-               if item.channel not in progress.offsets}
-        places = {channel: offset for channel, offset in new.items() if offset is not None}
-        going_on = (*going_on, *((KeepInputs(places, streams_by_channel(inputs)),) if places else ()))
+        going_on = (*going_on, *_kept_for_copies(snapshot, inputs))
     if recorded is None:
         return (*going_on, Compile(wanted))
     shared = min(len(recorded.tasks), len(wanted.tasks))
@@ -156,6 +155,14 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
         return (*going_on, RemoveCheckpoint(), Compile(wanted))
     whole = replace(wanted, tasks=max(recorded.tasks, wanted.tasks, key=len))
     return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(wanted.tasks)))
+
+
+def _kept_for_copies(snapshot: Snapshot, inputs: tuple[Input, ...]) -> Instructions:
+    """What is new of the inputs is kept for copies of its state from where it begins there."""
+    offsets = snapshot.records.progress.offsets
+    new = {item.channel: snapshot.offset_registered(item.channel) for item in inputs if item.channel not in offsets}
+    places = {channel: offset for channel, offset in new.items() if offset is not None}
+    return (KeepInputs(places, streams_by_channel(inputs)),) if places else ()
 
 
 def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
@@ -172,20 +179,36 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
-    """Go on with other inputs or threads, or in the other mode, from the checkpoint; not before all is there.
+    """Go on with other inputs or threads, or in the other mode; not before all is there.
 
-    A batch that is under way is done first, for it would be repeated with the inputs that it was planned with; and all
-    that is repeated from a copy."""
+    Where only channels of its streams are others its query is told. Else it starts again from its checkpoint. A batch
+    that is under way is done first, for it would be repeated with the inputs that it was planned with; and all that is
+    repeated from a copy."""
     inputs = inputs_now(snapshot, wanted, between_batches=True)
     runs = snapshot.actual
     noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, wanted).items()]
     if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
                           and wanted.real_time == runs.real_time):
-        missing = set(wanted.inputs) - set(inputs or ())
-        is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
-        return (*noted, RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)))
+        again_ms = _looks_again_ms(snapshot, wanted, inputs)
+        return (*noted, *(hastened(snapshot) if again_ms == SOON_MS else ()), RetryAt(snapshot.now_ms + again_ms))
     if not has_repeated(snapshot, wanted):
         return (*noted, RetryAt(snapshot.now_ms + RETRY_MS))
+    if (others := other_channels(snapshot, wanted, inputs)) is not None:
+        if snapshot.is_held is None:
+            return (*noted, HoldQuery(), Again(Restart(wanted)))
+        if not snapshot.is_held or not snapshot.records.progress.is_done:
+            return (*noted, RetryAt(snapshot.now_ms + SOON_MS))
+        return (*noted, *(_kept_for_copies(snapshot, inputs) if snapshot.records.progress.offsets else ()), others)
     return (*noted, *(await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))))
+
+
+def _looks_again_ms(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...] | None) -> int:
+    """After which time it is looked again whether channels are there that it is to read."""
+    missing = set(wanted.inputs) - set(inputs or ())
+    if inputs is not None and all(item.ending for item in missing):
+        return SELDOM_MS  # they may never come
+    if any(item.after and item.channel in snapshot.channels for item in missing):
+        return SOON_MS  # keys stand still until it reads there
+    return POLL_MS if any(item.after for item in missing) else RETRY_MS
 
 

@@ -6,7 +6,7 @@ A fragment has at most one action under way (``busy``), so actions on different 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -204,8 +204,8 @@ class Pause(OnFragment):
 
 @dataclass(frozen=True, slots=True)
 class Restart(OnFragment):
-    """Stop cleanly and start from the checkpoint, with other inputs or threads once those are there, or in the other
-    mode."""
+    """Go on with other inputs or threads once those are there, or in the other mode: where its query cannot be told, it
+    stops cleanly and starts from its checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +275,9 @@ def reconcile(
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
-            changes += [*_changes(fragment, actual_run, stopping), *_activation(actual_run, now_ms)]
-            changes += [action for action in saving if action.fragment_id == fragment.id]
+            copying = [action for action in saving if action.fragment_id == fragment.id]
+            changes += _changes(fragment, actual_run, stopping, gives=any(action.heir for action in copying))
+            changes += [*_activation(actual_run, now_ms), *copying]
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:
@@ -324,12 +325,15 @@ def _may_stop(actual_run: Actual, now_ms: int) -> bool:
     return not actual_run.busy and (actual_run.state is not FragmentState.STOPPED or _may_act(actual_run, now_ms))
 
 
-def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str]) -> list[Action]:
+def _changes(
+    wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str], *, gives: bool
+) -> list[Action]:
     """What differs between a running fragment and the wish.
 
     Opening comes before closing, so that nothing is missed. A reader that is being stopped here keeps its place until
     it is gone: it may still be reading what only its place holds back. So does one whose work a reader goes on with.
-    What needs another query comes last.
+    What needs another query comes last. Keys stand still until one that ``gives`` them away has left them, and until
+    readers read where they go on: meanwhile their batches may be nearer than is wanted (``outputs.hastened``).
     """
     opening: list[Action] = []
     closing: list[Action] = []
@@ -353,14 +357,22 @@ def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str
         opening.insert(0, OpenTail(wanted.id, wanted.active))
     elif wanted.active < actual_run.active:
         closing.append(CloseTail(wanted.id, wanted.active))
-    trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if wanted.leaving else wanted.trigger_ms
-    if actual_run.trigger_ms not in (None, trigger_ms):
+    hurries = wanted.leaving or gives
+    trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if hurries else wanted.trigger_ms
+    may_be_nearer = hurries or waits_for_keys(wanted, actual_run.inputs)
+    paced_ms = trigger_ms if actual_run.trigger_ms is None else actual_run.trigger_ms
+    if paced_ms > trigger_ms or (paced_ms < trigger_ms and not may_be_nearer):
         opening.append(Repace(wanted.id, trigger_ms))
     if wanted.alternates != actual_run.alternates:
         opening.append(SwitchAlternates(wanted.id, wanted.alternates))
     if set(wanted.inputs) != set(actual_run.inputs) or _runs_otherwise(wanted, actual_run):
         closing.append(Restart(wanted))
     return opening + closing
+
+
+def waits_for_keys(wanted: WantedFragment, inputs: Collection[Input]) -> bool:
+    """Whether one that reads these inputs does not yet read a channel in which keys go on that others had."""
+    return any(item.after and item not in inputs for item in wanted.inputs)
 
 
 def _runs_otherwise(wanted: WantedFragment, actual_run: Actual) -> bool:

@@ -57,15 +57,20 @@ final class Arrivals {
 
   synchronized Bell subscribe(Collection<String> topics) {
     Bell bell = new Bell();
-    for (String topic : topics) {
-      if (bells.computeIfAbsent(topic, any -> new HashSet<>()).add(bell)) tell("SUBSCRIBE", topic);
-    }
+    subscribe(bell, topics);
     if (listener == null) {
       listener = new Thread(this::listen, "weir-arrivals");
       listener.setDaemon(true);
       listener.start();
     }
     return bell;
+  }
+
+  /** Lets a bell ring for these topics, too. */
+  synchronized void subscribe(Bell bell, Collection<String> topics) {
+    for (String topic : topics) {
+      if (bells.computeIfAbsent(topic, any -> new HashSet<>()).add(bell)) tell("SUBSCRIBE", topic);
+    }
   }
 
   synchronized void unsubscribe(Bell bell) {

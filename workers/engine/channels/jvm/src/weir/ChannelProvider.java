@@ -12,7 +12,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Options: {@code redis_url}, {@code channels} (separated by commas), {@code reader} (the fragment that reads),
  * {@code writes} (channels that the query writes), {@code siblings} (all channels that the query reads), {@code wait_ms},
- * {@code max_blocks}, {@code max_rows}, {@code threads} (into how many partitions a batch is cut), {@code begin} (JSON: by
+ * {@code stream} (its number among those of the query), {@code max_blocks} (of a batch, or {@code blocks_each} of its
+ * channels where that is more), {@code max_rows}, {@code threads} (into how many partitions a batch is cut), {@code begin} (JSON: by
  * channel, the entry up to which everything is left out), {@code gate} (the token of a query that stands by, see {@link Gate}),
  * {@code source} (the running task at which waves begin here, see {@link WaveStamp}).
  */

@@ -19,8 +19,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /**
  * The driver's side of reading a stream from the channels that carry it: which blocks make the next batch, and which are
- * done with. The channels may be others when the query starts again: one that comes begins where the reader is
- * registered, one that goes must have been read to its end.
+ * done with. The channels may be others when the query starts again, or is told so between two batches ({@link Inputs}): one
+ * that comes begins where the reader is registered, one that goes must have been read to its end.
  */
 final class ChannelStream extends LiveStream {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
@@ -31,15 +31,17 @@ final class ChannelStream extends LiveStream {
   private final String url;
   private final String reader;
   private final String spill;
-  private final List<String> channels;
-  private final int maxBlocks;
+  private List<String> channels;
+  private volatile List<String> toRead; // from the next batch on; null: as before
+  private final int leastBlocks; // of a batch at most, however few channels there are
+  private final int blocksEach;
   private final int threads;
   private final long idleMs; // after which silence is noted, once; 0: never
   private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
   private Map<String, String> begin;
   private final boolean repeats; // another's batches, from just there on
   private final List<String> gone; // channels that these read to their end, of which this node knows nothing
-  private final List<String> carried; // channels that carry the stream or did so, of a query with several streams
+  private List<String> carried; // channels that carry the stream or did so, of a query with several streams
   private boolean isAtBeginning; // there is no checkpoint, and no batch was planned
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
@@ -61,7 +63,8 @@ final class ChannelStream extends LiveStream {
     reader = options.get("reader");
     spill = options.getOrDefault("spill", "");
     channels = Backpressure.split(options.get("channels"));
-    maxBlocks = options.getInt("max_blocks", 64);
+    leastBlocks = options.getInt("max_blocks", 64);
+    blocksEach = options.getInt("blocks_each", 0);
     threads = options.getInt("threads", 1);
     idleMs = options.getLong("idle_ms", 0);
     begin = parse(options.getOrDefault("begin", "{}"));
@@ -71,6 +74,26 @@ final class ChannelStream extends LiveStream {
     if (ranges != null) ranges.joins(this);
     waves = Waves.of(url + ' ' + reader);
     hasSiblings = Backpressure.split(options.get("siblings")).size() > channels.size();
+    Inputs.begins(url, reader, options.getInt("stream", 0), this);
+  }
+
+  /** Reads these channels from the next batch on; {@code siblings}: those of all streams of the query. From any thread. */
+  void read(List<String> others, List<String> siblings) {
+    broker.arrivals.subscribe(bell, siblings.stream().map(Keys::channel).toList());
+    toRead = others;
+    bell.ring();
+  }
+
+  private void readOthers() {
+    List<String> others = toRead;
+    if (others == null) return;
+    toRead = null;
+    carried = Stream.concat(carried.stream(), channels.stream()).distinct().toList();
+    channels = others;
+  }
+
+  private int maxBlocks() {
+    return Math.max(leastBlocks, blocksEach * channels.size());
   }
 
   /** Its channels' topics, and those of its siblings: a query with several inputs waits in one of them for all. */
@@ -122,6 +145,7 @@ final class ChannelStream extends LiveStream {
   public Offset latestOffset(Offset start, ReadLimit limit) {
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
+    readOthers();
     if (openMs > 0) {
       from.entries.forEach(this::checkReadToEnd);
       return opens(from);
@@ -257,7 +281,7 @@ final class ChannelStream extends LiveStream {
    * blocks were given up instead: then it is asked again.
    */
   private ChannelOffset askOnce(ChannelOffset from) {
-    int perChannel = (maxBlocks + channels.size() - 1) / channels.size();
+    int perChannel = (maxBlocks() + channels.size() - 1) / channels.size();
     List<Object[]> commands = new ArrayList<>(List.<Object[]>of(backpressure.question()));
     for (String channel : channels) {
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
@@ -355,7 +379,7 @@ final class ChannelStream extends LiveStream {
     int[] taken = new int[waiting.size()];
     long rows = 0;
     Long of = openMs > 0 ? openWave : waves.wave();
-    for (int blocks = 0; blocks < maxBlocks; blocks++) {
+    for (int blocks = 0, most = maxBlocks(); blocks < most; blocks++) {
       int oldest = -1;
       for (int i = 0; i < taken.length; i++) {
         if (taken[i] == waiting.get(i).size()) continue;
@@ -479,6 +503,7 @@ final class ChannelStream extends LiveStream {
   @Override
   public void stop() {
     super.stop();
+    Inputs.end(this);
     Waves.forget(url + ' ' + reader);
     if (ranges != null) ranges.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
