@@ -12,6 +12,7 @@ from django.db.models import Model, Q, QuerySet
 
 from dashboard.audit.audit_archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
+from dashboard.core.spreadsheets import harmless
 from dashboard.teams.permissions import Viewer
 
 
@@ -31,7 +32,6 @@ def entries_for(viewer: Viewer) -> QuerySet[AuditEntry]:
 
 MOST_WORDS, MOST_EXPORTED = 6, 100_000
 SYSTEM = "Weir"  # as whom pages show what nobody did
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def as_csv(entries: QuerySet[AuditEntry]) -> str:
     writer = csv.writer(file)
     writer.writerow(("at", "actor", "verb", "subject_type", "subject_id", "team", "details"))
     for entry in entries[:MOST_EXPORTED].iterator(chunk_size=2_000):
-        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in (
+        writer.writerow(map(harmless, (
             entry.at.isoformat(), entry.actor.username if entry.actor else SYSTEM, entry.verb, entry.subject_type,
-            entry.subject_id, entry.team.slug if entry.team else "", json.dumps(entry.details, ensure_ascii=False))])
+            entry.subject_id, entry.team.slug if entry.team else "", json.dumps(entry.details, ensure_ascii=False))))
     return file.getvalue()

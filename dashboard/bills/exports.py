@@ -9,11 +9,11 @@ from typing import Any
 
 from dashboard.bills.periods import Period
 from dashboard.bills.selectors import Charge, DataflowBill, TaskBill
+from dashboard.core.spreadsheets import harmless
 from dashboard.operations.latency_control.latency_view import limits_in_words
 from scheduler.model.amounts import Amounts
 
 NANO = 1_000_000_000
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def bills_csv(rows: Iterable[DataflowBill], *, period: Period, currency: str) -> str:
@@ -66,18 +66,5 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else ["from", "to"])
     writer.writeheader()
     for row in rows:
-        writer.writerow({name: _harmless(value) for name, value in row.items()})
+        writer.writerow({name: harmless(value) for name, value in row.items()})
     return text.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula, marked as text."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) and not _is_number(value) else value
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -47,18 +47,7 @@ def test_what_takes_too_long_or_grows_too_fast_is_told():
     assert over_limits([row(20), row(40, grown=9.0), row(200, grown=9.0)]) == [], "what takes no time is not judged"
 
 
-def test_the_command_fails_where_a_limit_is_passed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(schedules, "LIMIT_TASKS", 12)
-    monkeypatch.setattr(schedules, "LIMIT_S", 0.0)
-    out = tmp_path / "out.json"
-    assert main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)]) == 1
-    assert "Over the limit: 12 tasks by LSA with DSM" in capsys.readouterr().out
-    assert len(json.loads(out.read_text())["over limits"]) == 12
-
-
-def test_what_planning_takes_has_rates_and_profiles_in_it(
+def test_planning_is_measured_with_rates_and_profiles_and_the_command_fails_beyond_a_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     slow_s = 0.05
@@ -68,6 +57,11 @@ def test_what_planning_takes_has_rates_and_profiles_in_it(
         return prepare(*given, **named)
 
     monkeypatch.setattr(schedules, "prepare", prepare_slowly)
+    monkeypatch.setattr(schedules, "LIMIT_TASKS", 12)
+    monkeypatch.setattr(schedules, "LIMIT_S", 0.0)
     out = tmp_path / "out.json"
-    main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)])
-    assert all(row["s"] >= slow_s for row in json.loads(out.read_text())["growth"])
+    assert main(["--published", str(tmp_path), "--sizes", "12", "--repeat", "1", "--out", str(out)]) == 1
+    assert "Over the limit: 12 tasks by LSA with DSM" in capsys.readouterr().out
+    stored = json.loads(out.read_text())
+    assert len(stored["over limits"]) == 12
+    assert all(row["s"] >= slow_s for row in stored["growth"])

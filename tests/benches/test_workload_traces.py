@@ -24,7 +24,8 @@ def scientific(seed: int):
 
 @pytest.mark.parametrize("strategy", [  # what is defragmented has been reused before
     pytest.param("reuse", marks=pytest.mark.long), "defragmented"])
-@pytest.mark.parametrize("workload", [iot, scientific])
+@pytest.mark.parametrize("workload", [  # test_random_traces.py goes through traces of dataflows of any shape
+    iot, pytest.param(scientific, marks=pytest.mark.long)])
 def test_every_step_of_every_trace_keeps_the_constraints(workload, strategy):
     dataflows = {dataflow.name: dataflow for dataflow in workload(2017)}
     for trace in draw_traces(list(dataflows), seed=2017):

@@ -44,7 +44,7 @@ def test_the_trail_is_chosen_by_person_and_by_day(world: World, trail: None) -> 
 def test_the_file_has_what_the_page_has_and_no_formula(
     world: World, trail: None, client_of: ClientOf
 ) -> None:
-    AuditEntry.objects.create(verb="=1+1", subject_type="x", subject_id="@y", team=world.city)
+    AuditEntry.objects.create(verb="=1+1", subject_type="x", subject_id="＠y", team=world.city)
     client = client_of("vera")
     page = Markup(client.get("/audit/?person=ana&q=proposal").text)
     [link] = [element.attributes["href"] for element in page.having("data-export")]
@@ -53,7 +53,7 @@ def test_the_file_has_what_the_page_has_and_no_formula(
     rows = rows_of(answer.text)
     assert rows and {row["actor"] for row in rows} == {"ana"} and all("proposal" in row["verb"] for row in rows)
     [row] = rows_of(as_csv(search(viewer_of(world.vera), AuditFilter(words=("=1+1",)))))
-    assert (row["verb"], row["subject_id"], row["actor"]) == ("'=1+1", "'@y", "Weir")
+    assert (row["verb"], row["subject_id"], row["actor"]) == ("'=1+1", "'＠y", "Weir")
 
 
 def test_others_get_nothing_of_it_and_a_wrong_day_is_said(world: World, trail: None, client_of: ClientOf) -> None:

@@ -165,12 +165,12 @@ def test_bills_link_to_dataflows_and_back(client_of: ClientOf, charged) -> None:
 
 
 def test_a_file_holds_exact_amounts_and_no_formula(world: World, client_of: ClientOf, charged) -> None:
-    DataflowRecord.objects.filter(pk=charged["hush"].pk).update(name="=HYPERLINK(1)")
+    DataflowRecord.objects.filter(pk=charged["hush"].pk).update(name="＝HYPERLINK(1)")
     response = client_of("carla").get("/bills/export.csv")
     assert response.headers["Content-Type"].startswith("text/csv")
     assert re.search(r'filename="bills-\d{4}-\d\d-\d\d-\d{4}-\d\d-\d\d.csv"', response.headers["Content-Disposition"])
     rows = list(csv.DictReader(io.StringIO(response.text)))
-    assert {row["dataflow"] for row in rows} == {"traffic", "'=HYPERLINK(1)"}
+    assert {row["dataflow"] for row in rows} == {"traffic", "'＝HYPERLINK(1)"}
     by_name = {row["dataflow"]: row for row in rows}
     assert by_name["traffic"]["pays"] == exact(2 * (333_333_333 // 2) + 2 * 333_333_333)
     assert by_name["traffic"]["alone"] == exact(4 * 333_333_333)

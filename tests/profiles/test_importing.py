@@ -103,6 +103,7 @@ def test_what_cannot_be_stored_is_refused(world: World, rows):
 @pytest.mark.parametrize(("rows", "places", "says"), [
     (f"b,1,1,1,1,,1\n{'a' * 101},1,1,1,1,,1", [(3, 1)], "longer than 100"),
     ("=a,1,1,1,1,,1\nb,1,1,1,1,,0", [(2, 1), (3, 7)], "looks like a formula"),
+    ("＝a,1,1,1,1,,1", [(2, 1)], "looks like a formula"),
     ("a,9999999999,1,1,1,,1", [(2, 2)], "from 1 to 100,000"),
     ("a,1,1,1,1,,1\na,1,2,1,1,,2", [(3, 7)], "differ in their version"),
     ('a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1', [(3, 6)], "spelled in two ways"),

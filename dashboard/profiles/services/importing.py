@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
+from dashboard.core.spreadsheets import is_formula
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import require_measuring
 from dashboard.profiles.stored_profiles import store_profiles
@@ -27,7 +28,6 @@ MOST_PROFILES = 1_000  # of a file, in one transaction that others wait for
 MOST_POINTS = 10_000
 LATEST_VERSION = 1_000_000
 Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, message and remedy
-FORMULA = ("=", "+", "-", "@")  # what a spreadsheet takes for one, where an export is opened
 
 
 def import_profiles(*, actor: User, text: str, machine: str = "") -> list[ProfileRecord]:
@@ -113,7 +113,7 @@ def _unstorable(entries: Iterable[ProfileEntry]) -> Iterator[Found]:
                 yield line, column, f"{column} {text[:40]}… is longer than {longest} characters", "Shorten it."
             if CONTROL.search(text):
                 yield line, column, f"{column} {text[:40]!r} holds a line break or control character", "Remove it."
-            elif text.startswith(FORMULA):
+            elif is_formula(text):  # where an export is opened
                 yield line, column, f"{column} {text[:40]!r} looks like a formula", "Begin it with a letter."
         if not 1 <= profile.version <= LATEST_VERSION:
             yield (line, "version", f"{profile.task_type} is of version {profile.version}",

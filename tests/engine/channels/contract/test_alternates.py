@@ -67,6 +67,9 @@ def expected(numbers: list[int], noted: list[dict]) -> list[tuple[int, str]]:
     return made
 
 
+# The last test says the same of one switch and all its events, test_behind_folds.py of branches that part and meet,
+# test_alternates.py of slots of eight switches of four elements, with state behind them and a kill.
+@pytest.mark.long
 def test_each_event_passes_the_alternate_that_the_recorded_sequence_names(rig: Rig) -> None:
     rig.channels.switch("a", 1, "plain", from_batch=0)
     query = rig.start(element(rig, rig.ticks("a", rate_per_s=500)), "a")
