@@ -24,6 +24,7 @@ class CopiedFlow(KeyedFlow):
 
     def __init__(self, rig: Hosts, seed: int, outputs: Sequence[str]) -> None:
         chance = random.Random(seed)
+        self.emptied: set[str] = set()  # nodes that have been lost with their disks
         self.threads = {side: chance.randint(1, 3) for side in SIDES}
         super().__init__(rig, seed, outputs)
 
@@ -127,6 +128,7 @@ class CopiedFlow(KeyedFlow):
         pids = {node: self.rig.nodes[node].slot_pid("0") for node in lost}
         for node in lost:
             end_machine(self.rig.nodes[node], with_disk=node in emptied)
+        self.emptied |= set(emptied)
         holders = holders_of(self.rig.broker, bundles, living=self.rig.nodes.keys() - set(lost))
         assert holders.keys() == bundles.keys(), f"no copy of {bundles.keys() - holders.keys()} counts"
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))

@@ -24,10 +24,14 @@ def outputs_of(seed: int) -> list[str]:
     return [BY_KEY[seed % len(BY_KEY)], *more]
 
 
-def play(flow: CopiedFlow, seed: int) -> None:
+def play(flow: CopiedFlow, seed: int) -> list[str]:
+    """Five histories; the names of their steps."""
+    played = []
     for number, steps in enumerate(flow.histories()):
         print(f"seed {seed}, history {number}: {', '.join(steps)}", flush=True)
+        played += steps
     flow.rig.end()
+    return played
 
 
 @pytest.mark.xdist_group("nodes")
@@ -40,7 +44,10 @@ def test_five_histories_by_chance_on_two_nodes_change_no_output(
     moves; each node is lost with its disk, the second with all; the source moves, and the broker is killed."""
     with copying_nodes(tmp_path_factory, test_types, with_jar, NODES[:2], copy_s=1) as hosts:
         hosts.wait_serving()
-        play(CopiedFlow(hosts, SEED, ["summed", "paired", *CHAINS]), SEED)
+        flow = CopiedFlow(hosts, SEED, ["summed", "paired", *CHAINS])
+        steps = play(flow, SEED)
+    assert steps == ["spread", "kill", "divide", "move", "lose", "lose", "move", "kill the broker"]
+    assert flow.emptied == set(NODES[:2])
 
 
 @pytest.fixture(scope="module")
