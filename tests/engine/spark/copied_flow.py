@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from scheduler.key_division import whole_groups
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -10,7 +11,7 @@ from scheduler.reuse.division import WantedBundle
 from scheduler.reuse.handover import moved_in
 from workers.engine.lost_nodes import all_holders_of, declare_lost, holders_of
 
-from .keyed_flow import KeyedFlow
+from .keyed_flow import SIDES, KeyedFlow
 from .lost_machines import end_machine
 from .rig import Hosts, Rig
 from .test_moved_bundles import kill
@@ -20,6 +21,12 @@ class CopiedFlow(KeyedFlow):
     """Queries and bundles are on any node, and have copies on all others."""
 
     rig: Hosts
+
+    def __init__(self, rig: Hosts, seed: int, outputs: Sequence[str]) -> None:
+        chance = random.Random(seed)
+        self.emptied: set[str] = set()  # nodes that have been lost with their disks
+        self.threads = {side: chance.randint(1, 3) for side in SIDES}
+        super().__init__(rig, seed, outputs)
 
     @property
     def copies(self) -> int:
@@ -46,9 +53,6 @@ class CopiedFlow(KeyedFlow):
         slots = [slot.name for slot in self.rig.slots]
         parts = whole_groups({place: 1 / len(slots) for place in range(len(slots))})
         self.divide([WantedBundle(slot, 1, parts[place]) for place, slot in enumerate(slots)], *self.keyed)
-
-    def rows(self, output: str) -> list:
-        return self.rig.events(self.fragments[self.ids[output]].channel_of(output))
 
     def queries(self) -> dict[str, tuple[Fragment, RunningBundle]]:
         """Whatever is to work."""
@@ -124,6 +128,7 @@ class CopiedFlow(KeyedFlow):
         pids = {node: self.rig.nodes[node].slot_pid("0") for node in lost}
         for node in lost:
             end_machine(self.rig.nodes[node], with_disk=node in emptied)
+        self.emptied |= set(emptied)
         holders = holders_of(self.rig.broker, bundles, living=self.rig.nodes.keys() - set(lost))
         assert holders.keys() == bundles.keys(), f"no copy of {bundles.keys() - holders.keys()} counts"
         declare_lost(self.rig.broker, dict.fromkeys(lost, 1))

@@ -6,14 +6,14 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
 from scheduler.moving import why_not_moved
 from scheduler.reuse.activity import Activity, adjust
 from scheduler.reuse.division import WantedBundle, divided_back, is_changing_hands, keys_divided_anew
@@ -27,14 +27,20 @@ from .test_moved_bundles import kill
 SENSORS, READINGS, RATE_PER_S, WITHIN_S, BEGAN_MS = 11, 3, 60.0, 3, 1_700_000_000_000
 KEPT = {"keep_events": 1_000_000}
 OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
-            "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind FROM input")
+            "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind{more} FROM input")
 WINDOW = {"aggregates": ["n=count(*)", "last=last(kind)"], "size": 2, "by": ["sensor_id"]}
 REACH_MS = {"before": 1_200, "after": 100}  # of a pair: the sensor's reading before, or the one at the same time
 SIDES = {
     "lefts": "SELECT sensor_id, kind, CAST(_seq AS bigint) AS n, 'l' AS side FROM input",
     "rights": "SELECT sensor_id, CAST(_seq AS bigint) AS n, 'r' AS side FROM input WHERE _seq % 3 = 0"}
+CHAINS = {"totalled": ("plain", "t2", "hoard", "totalled")}  # outputs without keys: tasks that one query has
+HOARDED = 40  # keys of the last of its states
 CONFIGS = {
+    "untimely": ("untimely", {"began_ms": BEGAN_MS}),
     **{side: ("sql", {"query": query}) for side, query in SIDES.items()},
+    "plain": ("sql", {"query": "SELECT CAST(_seq AS bigint) AS n, t1 FROM input"}),
+    **{name: ("total", {"name": name}) for name in ("t1", "t2")},  # the first of them is in the source's query
+    "hoard": ("hoard", {"keys": HOARDED, "bytes": 20_000}),
     "pairs": ("join", {
         "on": ["sensor_id"], "left": "side = 'l'", "left_columns": ["kind", "l=n"], "right": "side = 'r'",
         "right_columns": ["r=n"], "unmatched": "emit", **{name: reach / 1000 for name, reach in REACH_MS.items()}}),
@@ -56,6 +62,7 @@ class KeyedFlow:
     """A source of readings, some of them late, and for each of some outputs the tasks by key that feed it."""
 
     rate_per_s = RATE_PER_S
+    threads: Mapping[str, int] = {}  # of the queries of these tasks; others have one
     sensor = f"concat('s', _seq % {SENSORS})"  # in SQL
 
     @staticmethod
@@ -68,21 +75,24 @@ class KeyedFlow:
         self.began_s = monotonic()
         self.rests_behind: dict[str, int] | None = None  # the last sums before a pause that is not over, by sensor
         self.rested: list[tuple[dict[str, int], float]] = []  # pauses that are over, with a number that came after
-        self.keyed = tuple(task for output in self.outputs for task in BRANCHES[output])
+        self.keyed = tuple(task for output in self.outputs for task in BRANCHES.get(output, ()))
         numbers = (f"f{rig.version + 1}-{number}" for number in itertools.count())
         streams = [stream for output in self.outputs for stream in self._streams_of(output)]
         self.ids = dict(zip(dict.fromkeys(task for stream in streams for task in stream), numbers, strict=False))
-        self.tasks = [
-            RunningTask("numbers", "numbers", {"rate_per_s": self.rate_per_s}, ()),
-            RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
-            RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("untimely",)),
-        ]
-        self.fragments = {self.ids["observed"]: Fragment(
-            self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3)}
-        for task in [task for task in self.ids if task != "observed"]:
-            parents = tuple(parent for parent, child in streams if child == task)
-            self.tasks.append(RunningTask(task, *CONFIGS.get(task, ("kept", KEPT)), parents))
-            self.fragments[self.ids[task]] = Fragment(self.ids[task], (task,), self.slot(), 1)
+        summed = ("t1",) if "totalled" in self.outputs else ()
+        query = OBSERVED.format(sensor=self.sensor, more=", t1" if summed else "")
+        configs = {
+            **CONFIGS, "numbers": ("numbers", {"rate_per_s": self.rate_per_s}), "observed": ("sql", {"query": query})}
+        self.tasks, self.fragments = [], {}
+        for last, fragment in self.ids.items():
+            chain = ("numbers", *summed, "untimely", last) if last == "observed" else CHAINS.get(last, (last,))
+            parents = [tuple(parent for parent, child in streams if child == last), *((task,) for task in chain)]
+            self.tasks += [
+                RunningTask(task, *configs.get(task, ("kept", KEPT)), parents[place])
+                for place, task in enumerate(chain)]
+            slot, threads = self.slot(), self.threads.get(last, 1)
+            bundles = (RunningBundle(fragment, slot, threads),) if threads > 1 else ()
+            self.fragments[fragment] = Fragment(fragment, chain, slot, len(chain), bundles=bundles)
         for parent in {parent for parent, _ in streams}:
             readers = tuple(self.ids[child] for other, child in streams if other == parent)
             self.fragments[self.ids[parent]] = replace(self.fragments[self.ids[parent]], outlets={parent: readers})
@@ -94,7 +104,7 @@ class KeyedFlow:
         """What feeds an output: one task after the other, but that a join has two sides."""
         if output == "paired":
             return [*(("observed", side) for side in SIDES), *((side, "pairs") for side in SIDES), ("pairs", output)]
-        return [*itertools.pairwise(("observed", *BRANCHES[output], output))]
+        return [*itertools.pairwise(("observed", *BRANCHES.get(output, ()), output))]
 
     def slot(self) -> str:
         return self.chance.choice(self.rig.slots).name
@@ -221,7 +231,7 @@ class KeyedFlow:
             self.rests_behind = None
 
     def rows(self, output: str) -> list[dict[str, Any]]:
-        return self.rig.events(f"{self.ids[output]}.0")
+        return self.rig.events(self.fragments[self.ids[output]].channel_of(output))
 
     def grows(self, by: int = 15) -> None:
         working = [output for output in self.outputs if not self.fragments[self.ids[output]].paused]
@@ -235,11 +245,23 @@ class KeyedFlow:
     def check(self) -> None:
         """Each key has what it has undisturbed, in order, each once: by plain loops, and folds over all readings."""
         for output in self.outputs:
+            if output in CHAINS:
+                self._check_totalled(self.rows(output))
+                continue
             by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
             for row in self.rows(output):
                 by_key[f"{row['sensor_id']}{row['kind'] if output == 'passed' else ''}"].append(row)
             assert len(by_key) == SENSORS * (3 if output == "passed" else 1), output
             getattr(self, f"_check_{output}")(by_key)
+
+    def _check_totalled(self, rows: list[dict[str, Any]]) -> None:
+        """All numbers in order, with the sums up to each: of the source, of the chain, and by key."""
+        total, by_key = 0, Counter[int]()
+        assert [row["_seq"] for row in rows] == list(range(len(rows)))
+        for number, row in enumerate(rows):
+            total, key = total + number, number % HOARDED
+            by_key[key] += number
+            assert (float(row["t1"]), float(row["t2"]), row["sum"]) == (total, total, by_key[key])  # kept as texts
 
     def _check_collected(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
         for sensor, rows in by_key.items():

@@ -113,7 +113,7 @@ def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(ri
 
 
 # The tests above have a fixed history of three kinds of outputs, test_copied_histories.py a hundred on several nodes;
-# here slots share a node, and joins take part.
+# here slots share a node.
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(12))
