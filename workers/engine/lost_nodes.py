@@ -85,9 +85,9 @@ def heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, Heartbeat
     return {node: Heartbeat(age_s, apart_s.get(node, 0.0)) for node, age_s in ages_s.items()}
 
 
-def _apart_s(told: object) -> float:
+def _apart_s(stated: object) -> float:
     """Of what a node says, whatever that is: nobody is watched for longer than earlier versions are."""
-    return min(3.0, max(0.0, told)) if isinstance(told, int | float) else 0.0
+    return min(3.0, max(0.0, stated)) if isinstance(stated, int | float) else 0.0
 
 
 def lost_nodes(broker: redis.Redis) -> frozenset[str]:
