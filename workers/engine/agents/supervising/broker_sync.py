@@ -160,8 +160,8 @@ class ReportPublisher(threading.Thread):
     def _turn(self) -> None:
         try:
             if (now_s := time.monotonic()) >= self._renew_at:
-                state = self._lease.renew()
                 self._renew_at = now_s + RENEW_S
+                state = self._lease.renew()
                 if is_due := now_s >= self._tell_at:
                     self._keep_room()
                 if is_due or state is not self._told:
