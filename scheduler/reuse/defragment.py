@@ -196,7 +196,7 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
     crossings = [
         (per_s, _saved_ms(latency_ms, apart_ms=prices.paces_ms.get(reader, prices.trigger_ms)))
-        for reader, (per_s, latency_ms) in zip(fusion.path[1:], load.crossings, strict=True)]
+        for reader, (per_s, latency_ms) in zip(fusion.path[1:], load.crossings, strict=False)]
     hours = rule.horizon_h if load.age_h is None else min(rule.horizon_h, load.age_h)
     per_event_s = rule.delay_price / 1_000_000
     earlier_event_s = sum(per_s * latency_ms for per_s, latency_ms in crossings) / 1000 * hours * 3600

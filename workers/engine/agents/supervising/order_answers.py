@@ -21,7 +21,7 @@ class OrderAnswers(threading.Thread):
     Parameters
     ----------
     answer : callable
-        The answer to an order.
+        Gives the answer; what it raises costs that order alone.
     """
 
     def __init__(
