@@ -59,7 +59,7 @@ def recut(
     home = {task_id: fragment for fragment in path for task_id in fragment.kept_tasks}
     resting = sum(fragment.resting for fragment in path)
     tasks = list(home)
-    kept = {*outputs, *tasks[len(tasks) - resting:]}  # what rests is read again in the channels that it had
+    lasting = {*outputs, *tasks[len(tasks) - resting:]}  # what rests is read again in the channels that it had
     ids = [f"f{generation + 1}-{number}" for number in range(len(pieces))]
     node = node_of(path[0].slot)
     after: dict[str, Fragment] = {}
@@ -70,7 +70,7 @@ def recut(
         outlets, channels = {}, {}
         for task_id in cut_out:
             readers = tuple(reader for reader in home[task_id].outlets.get(task_id, ()) if reader not in inside)
-            if readers or task_id in kept:
+            if readers or task_id in lasting:
                 channels[task_id] = home[task_id].channel_of(task_id)
             if task_id == cut_out[-1] and number + 1 < len(pieces):
                 readers = (*readers, ids[number + 1])

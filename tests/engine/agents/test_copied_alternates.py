@@ -93,9 +93,9 @@ def test_a_switch_waits_until_all_is_repeated() -> None:
 @pytest.mark.parametrize("batch", [-1, 1, 2])
 def test_a_start_asks_for_no_other_alternate_until_all_is_repeated(batch: int) -> None:
     steps = decide(repeating(batch, compiled=True), Start(QUERY))
-    asked = of_kind(steps, on.SetAlternate)
+    switches = of_kind(steps, on.SetAlternate)
     in_force = [step.alternates for step in of_kind(steps, do.InForce) if step.alternates is not None]
-    assert (len(asked), in_force) == ((0, [{0: "plain"}]) if batch < 2 else (1, [{0: "few"}]))
+    assert (len(switches), in_force) == ((0, [{0: "plain"}]) if batch < 2 else (1, [{0: "few"}]))
 
 
 def dynamic(kind: str = DYNAMIC, *, inner: str = "plain", **config: object) -> WantedFragment:

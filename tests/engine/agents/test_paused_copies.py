@@ -123,9 +123,9 @@ class World:
         """These nodes look so often; each holds copies for the others."""
         for name, fragments in self.wanted.items():
             others = tuple(node for node in living if node != name)
-            own = {fragment.id: others for fragment in fragments}
+            copied = {fragment.id: others for fragment in fragments}
             held = {fragment.id: node for node in others for fragment in self.wanted[node]}
-            NodeStore(self.folder / name, name).write_copy_wishes(CopyWishes(own, held, living))
+            NodeStore(self.folder / name, name).write_copy_wishes(CopyWishes(copied, held, living))
         for _ in range(looks):
             self.now_ms += 1_000
             for node in living:
@@ -177,8 +177,8 @@ def test_a_paused_query_goes_on_paused_where_two_nodes_are_lost_one_after_the_ot
 ) -> None:
     world = World(tmp_path, dies_at=dies_at)
     world.goes_on(("n1", "n2", "n3"))
-    told = world.sides["n1"].copies.told(BEFORE.id)
-    assert (told["survives"], told["held_by"]) == (2, ("n2", "n3")) and "not_copied" not in told
+    report = world.sides["n1"].copies.told(BEFORE.id)
+    assert (report["survives"], report["held_by"]) == (2, ("n2", "n3")) and "not_copied" not in report
     assert not world.channels.info("f1-0.0").readers, "nobody waits for it, nor for its copies"
     second = world.lose("n1", AFTER, ("n2", "n3"))
     third = next(node for node in ("n2", "n3") if node != second)

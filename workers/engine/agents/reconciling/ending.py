@@ -186,8 +186,8 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
     """
     left = left_at_rest(snapshot.records, fragment)
-    own = () if snapshot.records.known is not None else (TakeOn(fragment),)
+    taken_on = () if snapshot.records.known is not None else (TakeOn(fragment),)
     return (
-        *own, RestRanges(place_of(left), max(left.batch_bases.values(), default=0)),
+        *taken_on, RestRanges(place_of(left), max(left.batch_bases.values(), default=0)),
         RecordPause(paused=True),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

@@ -163,6 +163,8 @@ class QueryCopies:
         due = tuple(
             node for node in nodes if (node not in reports or reports[node].batch < batches)
             and not _is_on_its_way(self._sent(keys.copy_name(fragment.id, node))))
+        for node in set(due) - reports.keys():
+            self._sender.drop(keys.copy_name(fragment.id, node))  # if it was there it is gone: all goes again
         if due:
             self._let_go(fragment, needed=())
         return [CopyState(fragment, holders=due)] if due and not run.busy else []
