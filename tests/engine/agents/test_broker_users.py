@@ -22,7 +22,6 @@ from workers.engine.agents.supervising import key_patterns
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.connector_leases import Holding
 from workers.engine.look_store import key as look_key
 from workers.library.model_store import ModelName, StoredVersion, connected, store_version, stored_versions
 
@@ -350,34 +349,6 @@ def test_what_stood_by_may_be_cleared_away(users, broker):
         users.expect()
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.hset(keys.valve("f1-0"), "x", 1)
-
-
-def test_what_a_connector_host_notes_lets_it_touch_nothing_but_what_it_was_told_of(users, broker):
-    """Who breaks out of it notes any channel for a sink's; one whose fragment has gone is written to its end."""
-    store = users._store
-    slot = SlotStore(store.data_dir, store.slot_dir("0"))
-    slot.record(desired().wanted["f1-0"])
-    with as_role(users, CONNECTORS) as client:
-        client.sadd(keys.sinks("n1"), "f9-0.0", "f1-0.1", b"\xff")
-        store.write_desired(DESIRED_STATES.read({"version": 2, "node": "n1", "generation": 2, "slots": {}}))
-        slot.forget("f1-0")
-        users.expect()
-        client.exists(keys.channel("f1-0.1"))
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            client.xrange(keys.channel("f9-0.0"))
-        client.set(keys.sinks("n1"), "no set")
-        users.expect()
-        with pytest.raises(redis.exceptions.NoPermissionError):
-            client.exists(keys.channel("f1-0.1"))
-
-
-def test_a_connector_host_passes_on_what_it_holds(users, broker):
-    with as_role(users, CONNECTORS) as client:
-        holding = Holding(client, state=keys.sink, held=keys.sinks)
-        assert holding.take("f1-0.1", "n1") and holding.pass_on("f1-0.1", "n1", to="n2")
-        assert (holding.holder("f1-0.1"), holding.names("n1")) == ("n2", frozenset())
-    next_holding = Holding(broker, state=keys.sink, held=keys.sinks)
-    assert next_holding.take("f1-0.1", "n2") and next_holding.names("n2") == {"f1-0.1"}
 
 
 def test_what_a_slot_records_of_others_lets_it_touch_nothing(users, broker, broker_url):
