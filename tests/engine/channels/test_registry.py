@@ -47,7 +47,6 @@ def test_a_reader_of_a_channel_in_use_starts_at_its_newest_entry(broker, channel
     assert channels.info("a.0").readers == {"r": "0-0", "s": "3-0"}
 
 
-@pytest.mark.broker
 def test_the_tail_of_an_output_is_its_newest_events(embedded_broker: redis.Redis) -> None:
     broker, channels = embedded_broker, Channels(embedded_broker)  # nobody shows events of a played one
     assert channels.tail("a.0") == []
