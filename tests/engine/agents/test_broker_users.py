@@ -194,25 +194,6 @@ def test_what_is_the_nodes_is_had(users, broker, role):
         redis.Redis.from_url(users._url, decode_responses=True), "city")["rides"]] == ["1-a"]
 
 
-def test_who_reads_a_stream_forges_no_event_of_it_for_others(users, broker):
-    """Neither by the script of writers, nor by another name for a channel of its own."""
-    with as_role(users, SLOTS) as client:
-        for channel in READ:
-            names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-            Channels(broker).open_channel(channel, schema_json="{}", readers=["f1-0"])
-            for forge in (lambda channel=channel: client.xadd(keys.channel(channel), {"b": b"x"}),
-                          lambda names=names: scripts.run(client, "write", names, [0, 1, 0, 1, b"block", 0])):
-                with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)perm|can't access"):
-                    forge()
-            written = keys.channel("f1-0.0")
-            client.xadd(written, {"b": b"x"})
-            for command in ("RENAME", "RENAMENX", "COPY"):
-                with pytest.raises(redis.exceptions.NoPermissionError):
-                    client.execute_command(command, written, keys.channel(channel))
-            assert broker.xlen(keys.channel(channel)) == 0
-            client.hset(keys.readers(channel), "f1-0", "0-0")  # what readers do there
-
-
 def test_each_script_has_a_call() -> None:
     assert CALLS.keys() == scripts.digests().keys()
 
