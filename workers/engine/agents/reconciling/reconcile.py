@@ -271,11 +271,11 @@ def reconcile(
         elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
-            own = [action for action in saving if action.fragment_id == fragment.id]
-            changes += _changes(fragment, actual_run, stopping, gives=any(action.heir for action in own))
+            copies = [action for action in saving if action.fragment_id == fragment.id]
+            changes += _changes(fragment, actual_run, stopping, gives=any(action.heir for action in copies))
             if actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms:
                 changes.append(ActivateRoutes(fragment.id))
-            changes += own
+            changes += copies
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:
