@@ -44,5 +44,5 @@ def _carry_the_same(snapshot: Snapshot, inputs: Iterable[Input], new: Collection
     for channel, task in tasks.items():
         if (info := snapshot.channels.get(channel)) is not None:
             schemas.setdefault((task, channel in new), set()).add(info.schema_json)
-    return all(len(found) == 1 and found == schemas.get((task, False))
-               for (task, is_new), found in schemas.items() if is_new)
+    return all(len(columns) == 1 and columns == schemas.get((task, False))
+               for (task, is_new), columns in schemas.items() if is_new)
