@@ -31,10 +31,8 @@ from workers.processes import kill_group, spawn
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["tests.forks"]
 
-# Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time. Nearly all
-# of it goes when its test is over, so that a collection before that finds it alive. A million wait for the second look.
-COLLECTED_AT = (200_000, 5, 20)
-gc.set_threshold(*COLLECTED_AT)
+# Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time.
+gc.set_threshold(50_000, 20, 20)
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
@@ -142,7 +140,6 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    gc.set_threshold(*COLLECTED_AT)  # a test that loads the site's application gets the site's own
     within_s = item.config.getoption("--within")
     if within_s and BEGAN_S in item.config.stash and time.monotonic() > item.config.stash[BEGAN_S] + within_s:
         pytest.skip(f"--within={within_s:g} ended the run before this test; without it all run")
