@@ -34,7 +34,8 @@ def test_both_readers_read_every_block_once_whatever_dies(seed: int, steps: int,
 
 
 @pytest.mark.long
-@settings(max_examples=3_000)
+@pytest.mark.timeout(1_800)
+@settings(max_examples=1_000)
 @given(seed=st.integers(0, 2**32), when_behind=st.sampled_from(CHOICES))
 def test_both_readers_read_every_block_once_in_long_histories(seed: int, when_behind: str) -> None:
     with TemporaryDirectory() as folder:

@@ -173,10 +173,11 @@ class Changing:
 
     def check(self, name: str) -> None:
         """Every number from its first on, once and in order, with the sums up to it."""
-        events, by = self.planned.output(name), self.flows[name].by
+        events = self.rig.wait(lambda: self.planned.output(name), what=f"events of {name}")
+        by = self.flows[name].by
         self.rig.wait(lambda: len(self.planned.output(name)) > len(events), what=f"more of {name}")
         seqs = [event["_seq"] for event in events]
-        assert seqs == list(range(seqs[0], seqs[0] + len(seqs))) if seqs else True
+        assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
         shifted = None
         for event in events:
             total = event["_seq"] * (event["_seq"] + 1) / 2
