@@ -393,8 +393,7 @@ def test_the_embedded_broker_knows_them_when_it_is_started_anew(tmp_path):
 
 
 @given(st.text("ab-.:*?[]\\^!", min_size=1, max_size=8), st.text("ab-.:*?[]\\^!", min_size=1, max_size=8))
-def test_a_pattern_is_of_one_key(broker_url, name, other):
-    """The broker is the judge."""
+def test_a_pattern_is_of_one_key(broker_url, name, other):  # the broker is the judge
     with redis.Redis.from_url(broker_url) as client:
         client.execute_command("ACL", "SETUSER", "one", "reset", "on", "+get", f"~{key_patterns.escaped(name)}")
         answer = client.execute_command("ACL", "DRYRUN", "one", "GET", other)
