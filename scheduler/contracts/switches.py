@@ -53,7 +53,7 @@ def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]
     """Switches in the order of their batches, query by query in the order in which these began.
 
     A query that is started anew notes its alternate anew: only what changes is told. One that goes on from a copy
-    repeats batches of another, with the first events that this one noted: what it notes up to there is told already.
+    repeats batches of another, with the first events that this one noted: what it notes up to there is here already.
     """
     by_query: dict[str, list[AlternateSwitch]] = {}
     for switch in sorted(noted, key=lambda switch: switch.batch):
