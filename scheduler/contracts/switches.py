@@ -52,7 +52,8 @@ KEY_SWITCHES = Codec(KeySwitch)
 def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]:
     """Switches in the order of their batches, query by query in the order in which these began.
 
-    A query that is started anew notes its alternate anew: only what changes is told.
+    A query that is started anew notes its alternate anew: only what changes is told. One that goes on from a copy
+    repeats batches of another, with the first events that this one noted: what it notes up to there is here already.
     """
     by_query: dict[str, list[AlternateSwitch]] = {}
     for switch in sorted(noted, key=lambda switch: switch.batch):
@@ -60,4 +61,11 @@ def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]
         if not of_query or (of_query[-1].alternate, of_query[-1].warming) != (switch.alternate, switch.warming):
             of_query.append(switch)
     queries = sorted(by_query.values(), key=lambda switches: (switches[0].at_ms, switches[0].query))
-    return tuple(switch for switches in queries for switch in switches)
+    sequence: list[AlternateSwitch] = []
+    firsts = set[tuple[str, str, int]]()
+    for switches in queries:
+        events = [(switch.alternate, switch.warming, switch.seq) for switch in switches]
+        new = max((place + 1 for place, event in enumerate(events) if event in firsts), default=0)
+        sequence += switches[new:]
+        firsts.update(events)
+    return tuple(sequence)

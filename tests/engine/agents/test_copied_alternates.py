@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint
+from scheduler.contracts.switches import AlternateSwitch, in_sequence
 from scheduler.elasticity.copied_queries import why_not_copied
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD, TaskType
@@ -119,3 +120,15 @@ def test_which_alternates_are_copied(fragment: WantedFragment, why: str) -> None
         DYNAMIC_FOLD: TaskType(DYNAMIC_FOLD, "transform", "Ways.", "x:y", effects=())}
     reason = why_not_copied(fragment, types)
     assert why in reason and bool(reason) is bool(why)
+
+
+def test_what_a_query_notes_of_repeated_batches_is_told_once() -> None:
+    def noted(query: str, *firsts: tuple[int, str, int]) -> list[AlternateSwitch]:
+        return [AlternateSwitch(alternate=way, query=query, batch=batch, seq=seq, at_ms=int(query[1]) * 1000 + batch)
+                for batch, way, seq in firsts]
+
+    before = noted("f1-0", (0, "plain", 0), (5, "few", 100), (7, "odd", 150))
+    heir = noted("f2-0", (0, "plain", 95), (1, "few", 100), (3, "odd", 150), (9, "few", 300))
+    assert in_sequence([*heir, *before]) == (*before, heir[-1])
+    moved = noted("f3-0", (1, "few", 400), (4, "odd", 500))
+    assert in_sequence([*before, *heir, *moved]) == (*before, heir[-1], *moved), "one that repeats nothing tells all"
