@@ -168,6 +168,10 @@ class Rig:
         """Pause a fragment and wait until no batch of it is under way: what was planned is written."""
         assert queries.rest(query._query, pause=lambda: self.channels.pause(fragment), drain_s=240)
 
+    def tell(self, reader: str, *streams: list[str]) -> None:
+        """From its next batch on a query that runs reads these channels of its streams."""
+        self.spark._jvm.weir.Inputs.read(self.config.redis_url, reader, json.dumps(streams))
+
     def checkpoint(self, fragment: str) -> Path:
         return self.folder / f"checkpoint-{fragment}"
 

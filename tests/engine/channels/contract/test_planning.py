@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from threading import Timer
 
 import pytest
@@ -70,11 +69,11 @@ def test_a_query_that_runs_reads_other_channels_from_its_next_batch_on(rig: Rig,
         write(broker, "a.0", tokens["a.0"], batch)
         write(broker, "b.0", tokens["b.0"], batch)
     assert source.next({"a.0": "0-0"}) == {"a.0": "2-0"}
-    tell(rig, "r", ["a.0", "b.0"])
+    rig.tell("r", ["a.0", "b.0"])
     [[[planned, *_]]] = source.slices({"a.0": "0-0"}, {"a.0": "2-0"})
     assert planned == "a.0", "the batch that is planned stays as it is"
     assert source.next({"a.0": "2-0"}) == {"a.0": "4-0", "b.0": "2-0"}, "from where it was registered; so many of each"
-    tell(rig, "r", ["b.0", "c.0"])
+    rig.tell("r", ["b.0", "c.0"])
     with pytest.raises(Exception, match=r"WEIRGAP channel a\.0 is no longer read by r"):
         source.next({"a.0": "2-0", "b.0": "2-0"})
     assert source.next({"a.0": "4-0", "b.0": "2-0"}) == {"b.0": "4-0", "c.0": "0-0"}
@@ -88,18 +87,13 @@ def test_each_stream_of_a_query_that_runs_is_told_its_own_channels(rig: Rig, bro
         write(broker, channel, rig.channels.take_fence(channel), 1)
     first = rig.source("r", "a.0", siblings="a.0,b.0")
     second = rig.source("r", "b.0", siblings="a.0,b.0", stream=1)
-    tell(rig, "r", ["a.0"], ["b.0", "c.0"])
+    rig.tell("r", ["a.0"], ["b.0", "c.0"])
     assert first.next({"a.0": "0-0"}) == {"a.0": "1-0"} and second.next({"b.0": "1-0"}) == {"b.0": "1-0", "c.0": "1-0"}
     second.stop()
     rig.sources.remove(second)
     with pytest.raises(Exception, match="no query of r reads a stream 1 in this driver"):
-        tell(rig, "r", ["c.0"], ["b.0"])
+        rig.tell("r", ["c.0"], ["b.0"])
     assert first.next({"a.0": "1-0"}) == {"a.0": "1-0"}, "all streams are told, or none"
-
-
-def tell(rig: Rig, reader: str, *streams: list[str]) -> None:
-    """From its next batch on a query reads these channels of its streams."""
-    rig.spark._jvm.weir.Inputs.read(rig.config.redis_url, reader, json.dumps(streams))
 
 
 def test_of_several_channels_those_blocks_are_planned_that_were_written_first(rig: Rig, broker: redis.Redis) -> None:
