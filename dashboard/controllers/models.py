@@ -125,7 +125,7 @@ class MachineOrder(models.Model):
     size = models.CharField(max_length=40)
     slots = models.PositiveSmallIntegerField()
     per_hour = models.FloatField()
-    state = models.CharField(max_length=10, default=ORDERED, db_index=True)
+    state = models.CharField(max_length=20, default=ORDERED, db_index=True)
     why = models.TextField()
     why_back = models.TextField(blank=True)
     gave_up = models.BooleanField(default=False)

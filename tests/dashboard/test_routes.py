@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.apps import apps
+from django.db import models, transaction
 from django.test import Client
 from django.urls import get_resolver
 from django.utils import timezone
@@ -381,3 +382,14 @@ def test_every_topic_is_for_whom_it_is(world: World, everything: Everything) -> 
             except WeirError:
                 marks += "-"
         assert marks == {"estate": "-========"}.get(name, "----====="), name
+
+
+def test_no_text_of_a_row_is_longer_than_its_column(everything: Everything) -> None:
+    """SQLite keeps one that is; PostgreSQL refuses it, and with it the whole transaction."""
+    columns = [
+        (model, field.attname, field.max_length) for model in apps.get_models() for field in model._meta.concrete_fields
+        if isinstance(field, models.CharField) and field.max_length]
+    texts = [(model.__name__, name, most, text) for model, name, most in columns
+             for text in set(model.objects.values_list(name, flat=True)) if text]
+    assert len({model for model, *_ in texts}) > 20
+    assert [(model, name, text) for model, name, most, text in texts if len(text) > most] == []
