@@ -27,8 +27,7 @@ from .test_alternates import expected
 from .test_moved_bundles import kill
 from .test_moves_between_nodes import Moving, check
 
-# test_copied_histories.py loses both nodes of a join, of sums in stores and of a chain, in the short run.
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("nodes")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
 
 COPY_S = 1.0
 
@@ -335,6 +334,7 @@ def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_
     flow.check()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3_600)
 def test_machines_that_are_lost_one_after_the_other_change_no_output(nodes: Hosts) -> None:
     copied, chance = Copied(nodes, 2), random.Random(2)
