@@ -34,7 +34,7 @@ def play(flow: CopiedFlow, seed: int) -> list[str]:
     return played
 
 
-@pytest.mark.long  # until it has been run whole and measured, test_lost_nodes.py is in the short run (0273)
+@pytest.mark.long  # until it is known to cost no more, test_lost_nodes.py is in the short run (0273)
 @pytest.mark.xdist_group("nodes")
 @pytest.mark.timeout(1_500)
 def test_five_histories_by_chance_on_two_nodes_change_no_output(
