@@ -68,7 +68,7 @@ def test_a_full_disk_keeps_no_node_from_telling_that_it_lives(broker: redis.Redi
         raise OSError("No space left on device")
 
     lease = Lease(broker, "n1", folder=tmp_path)
-    publisher = ReportPublisher(broker, "n1", lease, on_lease_state=stands)
+    publisher = ReportPublisher(broker, Settings(node="n1"), lease, on_lease_state=stands)
     publisher.start()
     try:
         assert heard.acquire(timeout=60)
