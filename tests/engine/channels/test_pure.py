@@ -123,6 +123,19 @@ def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, beside: Path, wi
     assert str(tmp_path / "jvm" / build.JAR_NAME) in errors and errors.count("\n") == 1
 
 
+def test_who_may_not_write_the_jar_is_told_what_to_do(
+    tmp_path: Path, beside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a slot behind its wall, where the code is newer than the jar."""
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    a_jar(beside / build.JAR_NAME, digest="0" * 64)
+    monkeypatch.setattr(build.tempfile, "TemporaryDirectory", refused)
+    with pytest.raises(build.BuildFailed, match=r"is of another version .* start the node again"):
+        build.provide(tmp_path)
+
+
 def test_a_jar_of_another_version_is_not_used(
     tmp_path: Path, beside: Path, without_compiler: None, monkeypatch, capsys
 ) -> None:

@@ -83,20 +83,25 @@ def build(data_dir: Path) -> Path:
     for jar in jars:
         if digest_of(jar) == digest:
             return jar
+    problem = "is of another version of Weir or PySpark" if any(map(Path.is_file, jars)) else "is missing"
     compiler = find_compiler()
     if compiler is None:
-        problem = "is of another version of Weir or PySpark" if any(map(Path.is_file, jars)) else "is missing"
         raise BuildFailed(
             f"The jar of the channels, {jars[-1]}, {problem}, and there is no Java compiler (javac) to build it: "
             "install a JDK, 17 or newer (Debian: openjdk-17-jdk-headless), or copy the jar there from a machine that "
             "runs this version.")
-    jar = folder_to_write(data_dir) / JAR_NAME
-    with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
-        classes = Path(scratch) / "classes"
-        compile_java(compiler, sorted(SOURCES.rglob("*.java")), into=classes)
-        packed = Path(scratch) / JAR_NAME
-        _pack(classes, packed, digest=digest)
-        os.replace(packed, jar)
+    try:
+        jar = folder_to_write(data_dir) / JAR_NAME
+        with tempfile.TemporaryDirectory(dir=jar.parent) as scratch:
+            classes = Path(scratch) / "classes"
+            compile_java(compiler, sorted(SOURCES.rglob("*.java")), into=classes)
+            packed = Path(scratch) / JAR_NAME
+            _pack(classes, packed, digest=digest)
+            os.replace(packed, jar)
+    except PermissionError as error:  # a slot may not, behind its wall
+        raise BuildFailed(
+            f"The jar of the channels, {jars[-1]}, {problem}, and this process may not write it: start the node again, "
+            "which builds it first.") from error
     return jar
 
 
