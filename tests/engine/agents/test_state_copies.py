@@ -205,7 +205,7 @@ def test_what_a_holder_tells_that_cannot_be_read_is_no_copy() -> None:
 
 
 @pytest.mark.broker
-def test_who_forged_its_own_notes_keeps_its_holder_and_its_node_from_no_other(broker: redis.Redis, tmp_path: Path) -> None:
+def test_who_forged_its_own_notes_keeps_its_holder_from_no_other(broker: redis.Redis, tmp_path: Path) -> None:
     broker.hset(keys.copies_at("n2"), mapping={"f1-1": "n1", "f9-0": "n1"})
     broker.mset({keys.ranges("f9-0"): "no hash", keys.copies("f8-0"): "no hash"})
     store = NodeStore(tmp_path, "n2")

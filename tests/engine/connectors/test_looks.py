@@ -196,7 +196,8 @@ def test_a_look_that_is_cancelled_ends_and_is_gone(node, rig):
 def test_what_a_slot_forged_of_a_look_that_it_shows_stops_no_other(
     ends_soon: None, broker: redis.Redis, broker_url: str, tmp_path: Any, is_hash: bool
 ) -> None:
-    settings, made = Settings(redis_url=broker_url, data_dir=tmp_path), next(filter(makes_events, task_types().values()))
+    settings = Settings(redis_url=broker_url, data_dir=tmp_path)
+    made = next(filter(makes_events, task_types().values()))
     slot = SimpleNamespace(state="running", pid=1, order=lambda *_, **more: shown.append(more["look"]))
     runner, shown = look_runner.LookRunner(settings, Confinement.of(settings), slots=lambda: [slot]), list[str]()
     runner.start()
