@@ -34,10 +34,11 @@ def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
     latest_ms = 1000 * time.time() + AHEAD_MS
     handed_over = {event["fragment"]: event for event in reversed(list(events)) if event["kind"] == HANDED_OVER
                    and "between_nodes" in event and event["at_ms"] <= latest_ms}
-    known = HandoverPause.objects.filter(query__in=handed_over).values_list("query", flat=True) if handed_over else ()
+    rows = HandoverPause.objects.filter(query__in=handed_over) if handed_over else HandoverPause.objects.none()
+    stored = set(rows.values_list("query", flat=True))
     pauses = [
         HandoverPause(query=query, at_ms=event["at_ms"], gap_ms=event["gap_ms"], between_nodes=event["between_nodes"])
-        for query, event in handed_over.items() if query not in set(known)]
+        for query, event in handed_over.items() if query not in stored]
     if not pauses:
         return
     HandoverPause.objects.bulk_create(pauses, ignore_conflicts=True)

@@ -101,9 +101,9 @@ def test_a_slot_tells_of_what_its_node_works_for_alone() -> None:
 
 def test_events_that_are_told_can_be_stored_with_those_of_others() -> None:
     event = {"kind": "handed_over", "at_ms": 1, "fragment": "f1-0", "gap_ms": 5, "from_": []}
-    said = [event, event | {"gap_ms": 2**31}, event | {"task": "t" * 201}, event | {"from_": ["f" * 201]},
-            event | {"more": ["x"] * 20_000}, event | {"error": "x" * 20_000}]
-    assert read_line(json.dumps({"events": said}).encode())["events"] == [event, event | {"error": "x" * 10_000}]
+    events = [event, event | {"gap_ms": 2**31}, event | {"task": "t" * 201}, event | {"from_": ["f" * 201]},
+              event | {"more": ["x"] * 20_000}, event | {"error": "x" * 20_000}]
+    assert read_line(json.dumps({"events": events}).encode())["events"] == [event, event | {"error": "x" * 10_000}]
 
 
 def test_an_answer_that_nobody_asked_for_is_not_kept() -> None:
