@@ -8,14 +8,14 @@ from dashboard.history.models import AnnotationRow
 from dashboard.history.series_ids import of_subjects
 from scheduler.history.series import Annotation
 
-_LONGEST = AnnotationRow._meta.get_field("text").max_length
+_LONGEST, _LONGEST_SUBJECT = (AnnotationRow._meta.get_field(name).max_length for name in ("text", "subject"))
 
 
 def store(notes: Collection[Annotation]) -> None:
     """Keep what happened; what is there already is not kept twice."""
     AnnotationRow.objects.bulk_create(
-        [AnnotationRow(at_s=note.at_s, what=note.what, kind=note.kind, subject=note.subject, text=note.text[:_LONGEST],
-                       team=note.team)
+        [AnnotationRow(at_s=note.at_s, what=note.what, kind=note.kind, subject=note.subject[:_LONGEST_SUBJECT],
+                       text=note.text[:_LONGEST], team=note.team)
          for note in notes], ignore_conflicts=True)
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
+from django.db.models import Count, Q
+
 from dashboard.audit.trail import Audit, inside_command
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.profiles.models import ProfilePoint, ProfileRecord
 from dashboard.teams.models import User
 from scheduler.model.canonical import canonical_json
+from scheduler.model.errors import InvalidProfile
 from scheduler.model.profile import Point, Profile
 from scheduler.model.profile_csv import ProfileEntry
 
+MOST_IN_USE, MOST_OF_PERSON = 10_000, 2_000  # in all, and of those that one person has imported: plans read them
 FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "event_cpu")
 
 
@@ -43,6 +47,21 @@ def locked(record: ProfileRecord) -> ProfileRecord:
     """The row as it is now, and as it stays until the command ends."""
     lock_generation()
     return ProfileRecord.objects.select_for_update(of=("self",)).select_related("team", "author").get(pk=record.pk)
+
+
+def require_room(keys: Collection[str], *, author: User | None) -> None:
+    """Raise ``InvalidProfile`` where with profiles of these keys, of an author, more would be in use than may be."""
+    lock_generation()  # two that come at once count each other
+    others = ProfileRecord.objects.filter(active=True).exclude(key__in=keys).aggregate(
+        count=Count("pk"), of_author=Count("pk", filter=Q(author=author, author__isnull=False, sweep=None)))
+    of_author = 0 if author is None else len(keys) + others["of_author"]
+    for count, most, whose in (
+        (of_author, MOST_OF_PERSON, f" that {author} has imported"), (len(keys) + others["count"], MOST_IN_USE, ""),
+    ):
+        if count > most:
+            raise InvalidProfile(
+                f"{count} profiles{whose} would be in use; {most} are the most.",
+                remedy="Set aside what nobody needs; nothing was stored.", most=most)
 
 
 def supersede(keys: Collection[str], *, audit: Audit) -> None:

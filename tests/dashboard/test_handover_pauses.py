@@ -75,6 +75,14 @@ def test_of_what_does_not_say_whether_it_was_between_nodes_nothing_is_kept() -> 
     assert not HandoverPause.objects.exists()
 
 
+@pytest.mark.django_db
+def test_who_forges_pauses_has_one_for_a_query_and_none_of_a_time_to_come() -> None:
+    [event] = measured([(90, True)])
+    for at_ms in (2, 3):
+        note_pauses([event | {"fragment": "f1-0", "at_ms": 10**14}, event, event | {"at_ms": at_ms, "gap_ms": 5}])
+    assert [(pause.query, pause.gap_ms) for pause in HandoverPause.objects.all()] == [("f0-0", 90)]
+
+
 @pytest.mark.parametrize(("query", "batch_ms"), [
     (None, BATCH_MS),
     (QueryReport(state="running"), BATCH_MS),
@@ -133,5 +141,5 @@ def test_a_move_is_approved_by_itself_once_handovers_of_its_kind_have_been_short
     assert [status("n1/1"), status("n2/0")] == ["pending", "pending"], "nothing was measured"
     note_pauses(measured([(90, False)] * LEAST))
     assert status("n2/0") == "pending", "what was measured was within a node"
-    note_pauses([event | {"fragment": "g"} for event in measured([(400, True)] * LEAST)])
+    note_pauses([event | {"fragment": f"g{number}"} for number, event in enumerate(measured([(400, True)] * LEAST))])
     assert status("n2/0") == "executing"

@@ -79,9 +79,9 @@ def test_elements_are_what_switches_in_waves_with_all_sources_before_it() -> Non
 
 
 @pytest.mark.parametrize(
-    "forged", [b"{", b"7", b'{"a": 1}', b"[7]", b'[["x", "y"], [1]]', b"\xff", b"[" * 5_000, None,
-               b'[[1,"x"]' + b',[1,"x"]' * 70_000 + b"]"],
-    ids=["cut", "number", "mapping", "numbers", "others", "bytes", "deep", "list", "long"])
+    "forged", [b"{", b"7", b'{"a": 1}', b"[7]", b'[["x", "y"], [1]]', b'[[1e999, "x"]]', b'[[nan, "x"]]', b"\xff",
+               b"[" * 5_000, None, b'[[1,"x"]' + b',[1,"x"]' * 70_000 + b"]"],
+    ids=["cut", "number", "mapping", "numbers", "others", "infinite", "none", "bytes", "deep", "list", "long"])
 def test_what_a_slot_has_forged_of_one_task_stops_no_other(broker: redis.Redis, forged: bytes | None) -> None:
     a, b = WaveElement("a", "x", ("s",)), WaveElement("b", "x", ("t",))
     publish_waves(broker, [a, b], generation=1, revision=0)

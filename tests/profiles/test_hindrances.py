@@ -101,6 +101,19 @@ def test_more_than_anybody_waits_for_is_refused(world: World, node: Node, monkey
     started(world, seconds=6.0)
 
 
+def test_people_of_one_team_leave_room_for_others_also_with_what_they_let_rest(world: World, node: Node, monkeypatch):
+    monkeypatch.setattr(sweeps, "MOST_OPEN_TEAM", 1)
+    first = started(world)
+    pause_sweep(actor=world.carla, sweep_id=first.pk)
+    started(world, seconds=5.0)
+    with pytest.raises(TooManySweeps) as caught:
+        resume_sweep(actor=world.carla, sweep_id=first.pk)
+    assert caught.value.facts == {"open": 1, "most": 1}
+    with pytest.raises(TooManySweeps):
+        started(world, seconds=6.0)
+    started(world, actor=world.mo, seconds=6.0)
+
+
 @pytest.mark.parametrize("name", ["n9/0", "", "n1/1\0"])
 def test_a_slot_that_is_none_is_not_found(world: World, node: Node, name: str):
     with pytest.raises(NotFound):

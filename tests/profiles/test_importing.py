@@ -7,8 +7,9 @@ from django.test import Client
 
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.models import NodeRow
-from dashboard.profiles import selectors
+from dashboard.profiles import selectors, stored_profiles
 from dashboard.profiles.models import ProfileRecord
+from dashboard.profiles.services.choosing import set_aside_profile, use_profile
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored_profiles import entry_of, profile_of
 from dashboard.teams.permissions import viewer_of
@@ -64,6 +65,22 @@ def test_a_file_of_many_profiles_asks_as_often_as_one_of_few(world: World):
 
     assert asked_for(2) == asked_for(30)
     assert ProfileRecord.objects.filter(active=True).count() == 30
+
+
+@pytest.mark.parametrize("bound", ["MOST_IN_USE", "MOST_OF_PERSON"])
+def test_no_more_profiles_are_in_use_than_plans_may_read(world: World, monkeypatch, bound: str):
+    monkeypatch.setattr(stored_profiles, bound, 2)
+    for rate in (1, 2):  # the second takes no more room
+        _, last = import_profiles(actor=world.carla, text=f"{HEADER}\na,1,{rate},1,1\nb,1,{rate},1,1\n")
+    more = f"{HEADER}\nc,1,1,1,1\n"
+    with pytest.raises(InvalidProfile, match="3 profiles"):
+        import_profiles(actor=world.carla, text=more)
+    set_aside_profile(actor=world.carla, profile_id=last.pk)
+    import_profiles(actor=world.carla, text=more)
+    with pytest.raises(InvalidProfile, match="3 profiles"):
+        use_profile(actor=world.mo, profile_id=last.pk)
+    if bound == "MOST_OF_PERSON":
+        import_profiles(actor=world.mo, text=f"{HEADER}\nd,1,1,1,1\n")
 
 
 def test_the_very_config_comes_first_however_it_is_written(world: World):

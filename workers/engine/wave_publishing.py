@@ -42,7 +42,8 @@ local function standing(key)
   if not is_read or type(switches) ~= 'table' then return known end
   for at = math.max(1, #switches - tonumber(ARGV[3]) + 1), #switches do
     local each = switches[at]
-    if type(each) == 'table' and type(each[1]) == 'number' and type(each[2]) == 'string' then
+    if type(each) == 'table' and type(each[1]) == 'number' and type(each[2]) == 'string'
+        and math.abs(each[1]) < 2^53 then -- an infinite one cannot be written again
       known[#known + 1] = {each[1], each[2]}
     end
   end

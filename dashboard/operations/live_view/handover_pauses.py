@@ -7,6 +7,7 @@ once a batch, so it stands still for one batch and the gap.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ from scheduler.interruptions import interruptions_of
 from scheduler.model.plan import Plan
 
 HANDED_OVER = "handed_over"  # what nodes and history call it
+AHEAD_MS = 60_000  # of the site's clock, by which a node's may be
 KEPT = 100  # the newest, of handovers within a node and of those between nodes
 LEAST = 20  # fewer say nothing of those to come
 SHARE = 0.95  # of the handovers that took no longer than is expected
@@ -27,13 +29,16 @@ LONGEST_BETWEEN_MS = 6_300.0  # the longest that it measured
 
 
 def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
-    """Keep the gaps that nodes measured, where they say whether it was between nodes; one that is known changes
-    nothing."""
+    """Keep the gaps that nodes measured, where they say whether it was between nodes; of each query the first, which
+    alone goes on with others' work, and none of a time to come: slots say these, and all teams' plans go by them."""
+    latest_ms = 1000 * time.time() + AHEAD_MS
+    handed_over = {event["fragment"]: event for event in reversed(list(events)) if event["kind"] == HANDED_OVER
+                   and "between_nodes" in event and event["at_ms"] <= latest_ms}
+    rows = HandoverPause.objects.filter(query__in=handed_over) if handed_over else HandoverPause.objects.none()
+    stored = set(rows.values_list("query", flat=True))
     pauses = [
-        HandoverPause(
-            query=event["fragment"], at_ms=event["at_ms"], gap_ms=event["gap_ms"],
-            between_nodes=event["between_nodes"])
-        for event in events if event["kind"] == HANDED_OVER and "between_nodes" in event]
+        HandoverPause(query=query, at_ms=event["at_ms"], gap_ms=event["gap_ms"], between_nodes=event["between_nodes"])
+        for query, event in handed_over.items() if query not in stored]
     if not pauses:
         return
     HandoverPause.objects.bulk_create(pauses, ignore_conflicts=True)

@@ -7,13 +7,19 @@ from uuid import UUID
 from dashboard.audit.trail import Audit, audited
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import profile_for, require_measuring
-from dashboard.profiles.stored_profiles import locked, supersede
+from dashboard.profiles.stored_profiles import locked, require_room, supersede
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 
 
 def use_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
-    """Put a kept profile in the place of the one of its kind that is in use. Nothing changes where it is that one."""
+    """Put a kept profile in the place of the one of its kind that is in use. Nothing changes where it is that one.
+
+    Raises
+    ------
+    InvalidProfile
+        More profiles would be in use than may be.
+    """
     return _changed(actor, profile_id, "profile.use", active=True)
 
 
@@ -33,6 +39,8 @@ def _changed(actor: User, profile_id: UUID | str, verb: str, *, active: bool) ->
     profile = profile_for(viewer, profile_id)
     require_measuring(viewer, team_id=profile.team_id)
     with audited(actor=actor, verb=verb, team=profile.team) as audit:
+        if active:
+            require_room([profile.key], author=profile.author)
         return _put(audit, profile, active=active)
 
 

@@ -12,7 +12,7 @@ from dashboard.audit.trail import audited
 from dashboard.core.spreadsheets import is_formula
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import require_measuring
-from dashboard.profiles.stored_profiles import store_profiles
+from dashboard.profiles.stored_profiles import key_of, require_room, store_profiles
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_config, canonical_json
@@ -39,7 +39,8 @@ def import_profiles(*, actor: User, text: str, machine: str = "") -> list[Profil
     Raises
     ------
     InvalidProfile
-        Something in the file is wrong; each place is in ``facts["problems"]``, and nothing is imported.
+        Something in the file is wrong; each place is in ``facts["problems"]``, and nothing is imported. Or more
+        profiles would be in use than may be.
     PermissionDenied
         The actor is engineer of no team.
     """
@@ -52,6 +53,7 @@ def import_profiles(*, actor: User, text: str, machine: str = "") -> list[Profil
         Problem("invalid_profile", message, remedy, line=line, column=column_of(text, column))
         for line, column, message, remedy in (*problems, *_unstorable(entries)))
     with audited(actor=actor, verb="profile.import") as audit:
+        require_room({key_of(profile, None) for profile in profiles}, author=actor)
         records = store_profiles(entries, audit=audit, author=actor)
         audit.subject = records[0]
         audit.details = {"profiles": len(records), "types": sorted({profile.task_type for profile in profiles})}

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from dashboard import jobs
@@ -35,7 +36,7 @@ LONGEST_TRIAL_S = 120.0
 LONGEST_BUDGET_S = 4 * 3600.0
 MOST_THREADS = 256
 MOST_RATE_PER_S = 1_000_000.0  # beyond what one slot reads of the lightest task, and what a feeder writes
-MOST_OPEN = 100
+MOST_OPEN, MOST_OPEN_TEAM = 100, 50  # sweeps that are measured or wait: in all, of people of a team
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def start_sweep(
         if not suggested:
             if not _is_measuring(row):
                 reservations.require_free(row)
-            _require_room()
+            _require_room(actor)
         sweep = SweepRecord.objects.create(
             **what, status=SUGGESTED if suggested else QUEUED,
             fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
@@ -184,11 +185,12 @@ def pause_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 
 def resume_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
     """Let a sweep that rests or failed go on from its trials, as soon as its slot is free; or one begin that Weir
-    suggests."""
+    suggests. Room is needed as to start one."""
     with _steered(actor, sweep_id, "resume", QUEUED) as sweep:
         require_secrets_of(viewer_of(actor), [json.loads(sweep.config), *(task["config"] for task in sweep.feed)])
         require_effects_of(viewer_of(actor), target_of(sweep))
         require_approved(target_of(sweep), viewer_of(actor))
+        _require_room(actor)
         sweep.ended = None
         sweep.author = sweep.author or actor
         _doubt(sweep)
@@ -254,13 +256,19 @@ def _require_threads(row: SlotRow, bounds: Sweep) -> None:
             threads=bounds.largest_threads, there=threads)
 
 
-def _require_room() -> None:
-    """Every open sweep is looked at every two seconds, and takes minutes: a hundred are a day of measuring."""
-    open_sweeps = SweepRecord.objects.filter(status__in=OPEN).count()
-    if open_sweeps >= MOST_OPEN:
-        raise TooManySweeps(
-            f"{open_sweeps} sweeps are measured or wait for their slot.",
-            remedy="Wait for them, or cancel what nobody needs.", open=open_sweeps, most=MOST_OPEN)
+def _require_room(actor: User | None) -> None:
+    """Every open sweep is looked at every two seconds, and takes minutes: a hundred are a day of measuring, and people
+    of one team take half of it at most."""
+    waiting = SweepRecord.objects.filter(status__in=OPEN)
+    bounds = [(MOST_OPEN, "", waiting)]
+    if actor is not None:
+        people = User.objects.filter(Q(pk=actor.pk) | Q(teams__in=actor.teams.all()))
+        bounds.append((MOST_OPEN_TEAM, " of people of your teams", waiting.filter(author__in=people)))
+    for most, whose, sweeps in bounds:
+        if (count := sweeps.count()) >= most:
+            raise TooManySweeps(
+                f"{count} sweeps{whose} are measured or wait for their slot.",
+                remedy="Wait for them, or cancel what nobody needs.", open=count, most=most)
 
 
 def _is_measuring(row: SlotRow) -> bool:

@@ -18,7 +18,7 @@ from scheduler.contracts.reports import NODE_REPORTS
 from tests.launcher.waiting import wait_until
 from workers.engine.agents.blame import Death
 from workers.engine.agents.supervising import slot_lines, supervision
-from workers.engine.agents.supervising.slot_lines import MOST_BYTES, lines_of, takes
+from workers.engine.agents.supervising.slot_lines import MOST_BYTES, lines_of, read_line, takes
 from workers.engine.agents.supervising.slot_usage import Usage
 from workers.engine.agents.supervising.supervision import SlotProcess
 from workers.engine.agents.supervising.usage_attribution import UsageAttribution
@@ -95,8 +95,15 @@ def test_a_slot_tells_of_what_its_node_works_for_alone() -> None:
     slot.hear(process, json.dumps({
         "state": "running", "fragments": {"f1-0": HONEST, "f9-0": {"state": "left"}},
         "events": [{"kind": "fragment_failed", "at_ms": 1, "fragment": name, "error": "", "retry_at_ms": None}
-                   for name in ("f1-0", "f9-0")]}).encode())
+                   for name in ("f1-0", "f9-0")] + [{"kind": "slot_died", "at_ms": 1, "slot": "n2/0"}]}).encode())
     assert set(slot.report["fragments"]) == {"f1-0"} == {event["fragment"] for event in events}
+
+
+def test_events_that_are_told_can_be_stored_with_those_of_others() -> None:
+    event = {"kind": "handed_over", "at_ms": 1, "fragment": "f1-0", "gap_ms": 5, "from_": []}
+    events = [event, event | {"gap_ms": 2**31}, event | {"task": "t" * 201}, event | {"from_": ["f" * 201]},
+              event | {"more": ["x"] * 20_000}, event | {"error": "x" * 20_000}]
+    assert read_line(json.dumps({"events": events}).encode())["events"] == [event, event | {"error": "x" * 10_000}]
 
 
 def test_an_answer_that_nobody_asked_for_is_not_kept() -> None:

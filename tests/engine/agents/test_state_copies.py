@@ -205,10 +205,11 @@ def test_what_a_holder_tells_that_cannot_be_read_is_no_copy() -> None:
 
 
 @pytest.mark.broker
-def test_who_forged_its_own_ranges_keeps_its_holder_from_no_other(broker: redis.Redis, tmp_path: Path) -> None:
+def test_who_forged_its_own_notes_keeps_its_holder_from_no_other(broker: redis.Redis, tmp_path: Path) -> None:
     broker.hset(keys.copies_at("n2"), mapping={"f1-1": "n1", "f9-0": "n1"})
-    broker.set(keys.ranges("f9-0"), "no hash")
+    broker.mset({keys.ranges("f9-0"): "no hash", keys.copies("f8-0"): "no hash"})
     store = NodeStore(tmp_path, "n2")
+    store.write_copy_wishes(CopyWishes({"f8-0": ("n3",)}, {}, ()))
     CopyHolders(
         broker, store, Settings(node="n2", copies=1), newest=lambda: DesiredState(node="n2"), task_types=TYPES,
         sizes=dict, on_held=lambda: None).turn()

@@ -53,6 +53,14 @@ def test_whoever_was_overtaken_writes_nothing(store, broker):
     assert rows(broker) == [2] and store.state("t").position is None
 
 
+def test_who_forged_the_channel_of_one_source_hides_no_other(store, broker):
+    store.open("t", LAYOUT, known_readers=["r"])
+    broker.set(keys.meta(keys.intake("u")), "no hash")
+    broker.hset(keys.connector("u"), "seq", 5)
+    states = store.states(["u", "t"])
+    assert states["t"].is_open and not states["u"].is_open and states["u"].seq == 5
+
+
 def test_a_source_that_was_never_opened_takes_nothing(store):
     with pytest.raises(Closed):
         write(store, b'{"a": 1}')

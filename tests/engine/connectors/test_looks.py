@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from workers.engine.agents.supervising import look_runner
 from workers.engine.agents.supervising.confinement import Confinement
 from workers.engine.look_store import LookProgress
 from workers.engine.worker_settings import Settings
+from workers.library.registry import makes_events, task_types
 
 from .playing import until
 from .rigs import rig_of
@@ -188,3 +190,24 @@ def test_a_look_that_is_cancelled_ends_and_is_gone(node, rig):
     assert look_store.cancel(node.broker, look_id, owner=OWNER)
     until(lambda: not node.runner.pids)
     assert look_store.seen(node.broker, look_id, owner=OWNER) is None
+
+
+@pytest.mark.parametrize("is_hash", [True, False])
+def test_what_a_slot_forged_of_a_look_that_it_shows_stops_no_other(
+    ends_soon: None, broker: redis.Redis, broker_url: str, tmp_path: Any, is_hash: bool
+) -> None:
+    settings = Settings(redis_url=broker_url, data_dir=tmp_path)
+    made = next(filter(makes_events, task_types().values()))
+    slot = SimpleNamespace(state="running", pid=1, order=lambda *_, **more: shown.append(more["look"]))
+    runner, shown = look_runner.LookRunner(settings, Confinement.of(settings), slots=lambda: [slot]), list[str]()
+    runner.start()
+    for look_id in ("1" * 32, "2" * 32):
+        look_store.order(broker, LookOrder(look_id, "n1", made.name, {}), owner=look_id)
+        until(lambda look_id=look_id: look_id in shown)
+        if is_hash:
+            broker.hset(look_store.key(look_id), "state", "no state")
+        else:
+            broker.delete(look_store.key(look_id))
+            broker.set(look_store.key(look_id), "no hash")
+    runner.stop()
+    runner.join(10)

@@ -21,6 +21,7 @@ from workers.engine.channels.channel_config import CAPACITY_BLOCKS
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connector_leases import Holding
 from workers.engine.letters import KeptLetter
+from workers.engine.slot_values import answers_of
 
 from .contract import DeadLetter, Position
 from .formats import Decoded, MessageLayout
@@ -177,14 +178,14 @@ class IntakeStore:
         return self.states([task])[task]
 
     def states(self, tasks: Collection[str]) -> dict[str, Intake]:
-        """How sources stand, in one round trip."""
+        """How sources stand, in one round trip; one whose channel is none, for slots write there, is not open."""
         pipeline = self._broker.pipeline(transaction=False)
         for task in tasks:
             pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])
             pipeline.hexists(keys.meta(keys.intake(task)), "capacity")
-        answers = pipeline.execute()
+        answers = answers_of(pipeline)
         return {
-            task: _intake(*values, is_open=bool(is_open))
+            task: _intake(*(values or [None] * 4), is_open=bool(is_open))
             for task, values, is_open in zip(tasks, answers[::2], answers[1::2], strict=True)}
 
     def is_full(self, task: str) -> bool:

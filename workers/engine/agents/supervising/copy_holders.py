@@ -104,7 +104,8 @@ class CopyHolders:
             self._broker.hset(keys.copies_at(holder), name, self._store.node)
         for holder in set(before) - set(now):
             self._broker.hdel(keys.copies_at(holder), name)
-            self._broker.hdel(keys.copies(name), holder)
+            with suppress(redis.ResponseError):  # slots write there: what is none stops no other query's copies
+                self._broker.hdel(keys.copies(name), holder)
 
 
 class HoldersThread(threading.Thread):

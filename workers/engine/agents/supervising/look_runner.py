@@ -17,6 +17,7 @@ from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookOrder, LookState
 from scheduler.model.errors import WeirError
 from workers.engine import look_store
 from workers.engine.sealed_secrets import open_one, references_in
+from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings
 from workers.library.registry import makes_events, task_types
 from workers.processes import kill_group, spawn
@@ -113,7 +114,9 @@ class LookRunner(threading.Thread):
             count=order.count)
 
     def _look_after_slot(self, look_id: str, deadline_s: float) -> None:
-        state = look_store.state_of(self._broker, look_id)
+        state = None
+        with suppress(*UNREADABLE):  # the slot writes there: a look of which it says what is none is over
+            state = look_store.state_of(self._broker, look_id)
         if state is not None and not state.is_over and time.monotonic() < deadline_s:
             return
         del self._deadlines_s[look_id]

@@ -7,6 +7,7 @@ hangs, for nobody waits for it.
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import time
@@ -22,7 +23,9 @@ from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 
 MOST_BYTES = 8 << 20
-MOST_EVENTS = 100  # of a line
+MOST_EVENTS, MOST_EVENT = 100, 65_536  # of a line, and characters of each (JSON): the broker keeps a thousand of all
+MOST_NAME, MOST_TEXT = 200, 10_000  # characters of an event's names, and of what it says in words, which is cut
+LONGEST_GAP_MS = 2**31 - 1  # as it is stored
 LARGEST = 2**63 - 1
 LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
@@ -93,7 +96,7 @@ def read_line(line: bytes) -> dict[str, Any]:
         documents = ((name, _document(codec, document)) for name, document in report[part].items())
         report[part] = {
             name: document for name, document in documents if document and document["state"] in _STATES[part]}
-    report["events"] = [event for event in report["events"][:MOST_EVENTS] if _is_event(event)]
+    report["events"] = [event for event in map(_cut, report["events"][:MOST_EVENTS]) if _is_event(event)]
     return report
 
 
@@ -124,11 +127,19 @@ def _is_event(event: Mapping[str, Any]) -> bool:
     """Whether an event has the fields of its kind, as its receiver expects them; the agent adds the node."""
     needed = {"kind", "at_ms", *_NEEDED.get(str(event.get("kind")), ())}
     return needed <= event.keys() and "node" not in event and _is_modest(event) and all(
-        is_one(event[name]) for name, is_one in _FACTS.items() if name in event)
+        is_one(event[name]) for name, is_one in _FACTS.items() if name in event) and len(json.dumps(event)) < MOST_EVENT
+
+
+def _cut(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value[:MOST_TEXT] if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _is_text(message: Any) -> bool:
     return isinstance(message, str)
+
+
+def _is_name(message: Any) -> bool:
+    return isinstance(message, str) and len(message) <= MOST_NAME
 
 
 def _is_time(message: Any) -> bool:
@@ -140,10 +151,11 @@ def _is_time_or_none(message: Any) -> bool:
 
 
 _FACTS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(("kind", "fragment", "task", "slot", "error", "what"), _is_text),
-    **dict.fromkeys(("at_ms", "gap_ms"), _is_time), **dict.fromkeys(("retry_at_ms", "kept_since_ms"), _is_time_or_none),
+    **dict.fromkeys(("kind", "fragment", "task", "slot"), _is_name), **dict.fromkeys(("error", "what"), _is_text),
+    "at_ms": _is_time, "gap_ms": lambda message: _is_time(message) and message <= LONGEST_GAP_MS,
+    **dict.fromkeys(("retry_at_ms", "kept_since_ms"), _is_time_or_none),
     "between_nodes": lambda message: isinstance(message, bool),
-    "from_": lambda message: isinstance(message, list) and all(map(_is_text, message))}
+    "from_": lambda message: isinstance(message, list) and all(map(_is_name, message))}
 _NEEDED = {
     "handed_over": ("fragment", "gap_ms", "from_"), "fragment_failed": ("fragment", "error"),
     "joined_late": ("fragment", "kept_since_ms"), "sink_found_otherwise": ("fragment", "what")}

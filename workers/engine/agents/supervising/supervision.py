@@ -245,7 +245,7 @@ class SlotProcess:
             return
         report["fragments"] = {name: query for name, query in report["fragments"].items() if self._works_for(name)}
         for event in report.pop("events"):
-            if "fragment" not in event or self._works_for(event["fragment"]):
+            if self._works_for(event.get("fragment", "")):  # slots tell of queries alone
                 self._on_event(**event)
         if self.serves_since_ms is None and report["state"] == "running":
             self.serves_since_ms = self._heard_at_ms

@@ -185,7 +185,8 @@ class TrialRunner(threading.Thread):
         for name in queries:
             channels.forget_fragment(name)
             # What the JVM counted last arrives within the second: it must find meters that will expire.
-            self._broker.hset(keys.meter(name), "in:n", 0)
+            with suppress(redis.ResponseError):  # the slot may write something else there meanwhile
+                self._broker.hset(keys.meter(name), "in:n", 0)
             self._broker.expire(keys.meter(name), METERS_KEPT_S)
         self._apart(partial(_remove, self._settings.data_dir, queries, _kept(self._left / fragment)))
         (self._left / fragment).unlink(missing_ok=True)
