@@ -23,6 +23,7 @@ from scheduler.step_kinds import kind_of
 ROLES = {"approver": Role.APPROVER, "admin": Role.ADMIN}
 BY_WEIR = "lets Weir do this by itself"
 BY_POLICY = "approved by what the task is switched"
+APPROVALS_OF_A_MODE = 1  # that it stands for where a controller acts: one admin chooses it, alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class TeamDemand:
     rules: TeamRules | None
 
 
-def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agreed: str = BY_WEIR) -> list[TeamDemand]:
+def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agreed: str = "") -> list[TeamDemand]:
     """The teams that a plan concerns, by name, each with what it demands.
 
     The own team, and the teams of the dataflows that the plan touches; of a removal that nobody notices the own alone.
@@ -42,7 +43,10 @@ def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agree
     Parameters
     ----------
     acting : collection of int
-        The ids of teams that let what made it act: they are not asked.
+        The ids of teams that let the controller act that made it: they are asked where their rules demand more than
+        one approval.
+    agreed : str
+        By what all of them agreed beforehand, whatever their rules demand; empty: they did not.
     """
     teams = {owner.pk: owner}
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
@@ -56,8 +60,10 @@ def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agree
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
-        demand = ApprovalDemand(0, why=agreed) if team.pk in acting else held.demand(
+        demand = ApprovalDemand(0, why=agreed) if agreed else held.demand(
             case_of(plan, team=team.slug, pause_ms=pause_ms, reaches=reaches))
+        if team.pk in acting and demand.approvals <= APPROVALS_OF_A_MODE:
+            demand = ApprovalDemand(0, why=BY_WEIR)
         demands.append(TeamDemand(team, demand, record))
     return demands
 

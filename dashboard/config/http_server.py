@@ -1,7 +1,9 @@
-"""The server's side of an HTTP connection: how many there are, and how long one may keep the server waiting.
+"""The server's side of an HTTP connection: how many there are, how long one may keep the server waiting, and with how
+many bytes of headers.
 
 uvicorn waits without end for the first bytes of a connection, for the rest of a header, and for a client that takes no
-more of an answer. What waits for a body is ``bodies.py``.
+more of an answer. Of headers and trailers it keeps all that comes, and copies it with each piece. What counts bodies,
+and waits for them, is ``bodies.py``.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ import asyncio
 from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from scheduler.model.bounds import ANSWER_WAIT
+from scheduler.model.bounds import ANSWER_WAIT, REQUEST_HEADERS
 
 AGAIN_S = 5
 REFUSED_WITHIN_S = 1.0
 
 
 class SiteProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which refuses connections beyond a number and ends those that keep it waiting."""
+    """uvicorn's protocol, which refuses connections beyond a number and ends those that keep it waiting or send headers
+    without end."""
 
     _timer: asyncio.TimerHandle | None = None  # of the headers that are awaited
+    _is_over = False
+    _gets_on = False  # whether the bytes that are read complete headers or a request, or are of a body
+    _header_bytes = 0  # that came since it last got on: of headers, trailers or the frame of a body
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, unless there are too many."""
@@ -34,20 +40,40 @@ class SiteProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Read on; between two requests a deadline begins with the first byte. A live connection has no more requests:
         another protocol has its transport then."""
-        if self.transport.is_closing():
+        if self._is_over or self.transport.is_closing():
             return
         if self._is_refused:  # only who has been read from reads the answer
             self._refuse()
             return
-        super().data_received(data)
-        is_between = self.transport.get_protocol() is self and (self.cycle is None or self.cycle.response_complete)
-        if is_between and self._timer is None and self.parser is not None and not self.transport.is_closing():
+        while data:
+            room = REQUEST_HEADERS.most - self._header_bytes
+            if not room:
+                self._refuse_headers()
+                return
+            piece, data, self._gets_on = data[:room], data[room:], False
+            super().data_received(piece)
+            if self.transport.is_closing() or self.transport.get_protocol() is not self:
+                return
+            self._header_bytes = 0 if self._gets_on else self._header_bytes + len(piece)
+        is_between = self.cycle is None or self.cycle.response_complete
+        if is_between and self._timer is None and self.parser is not None:
             self._await_headers()
 
     def on_headers_complete(self) -> None:
         """The headers are there: what comes now is the application's to wait for."""
         self._forget_timer()
+        self._gets_on = True
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A part of a body: the application counts it."""
+        self._gets_on = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is there, with its trailers: the next one is counted anew."""
+        self._gets_on = True
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is awaited any more."""
@@ -78,13 +104,35 @@ class SiteProtocol(HttpToolsProtocol):
         self._end("503 Service Unavailable", f"The site has all the {settings.CONNECTIONS} connections that it takes "
                   "(WEIR_CONNECTIONS). Try again soon.", f"retry-after: {AGAIN_S}\r\n")
 
-    def _end(self, status: str, text: str, header: str = "") -> None:
-        """Say why, and close; who does not take that is cut off soon."""
+    def _refuse_headers(self) -> None:
+        """Say so where no answer is under way; else the connection ends as it is."""
+        if self.cycle is not None and not self.cycle.response_complete:  # these are trailers, or of the next request
+            if self.pipeline or self.cycle.response_started:
+                self.transport.abort()
+                return
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._end("431 Request Header Fields Too Large",
+                  f"The request's first line and headers, or its trailers, are over {REQUEST_HEADERS.most >> 10} KiB. "
+                  "Send fewer cookies, or a shorter address.", reads_s=REFUSED_WITHIN_S)
+
+    def _end(self, status: str, text: str, header: str = "", *, reads_s: float = 0.0) -> None:
+        """Say why, and close; who does not take that is cut off soon.
+
+        Parameters
+        ----------
+        reads_s : float
+            For how long what still comes is read and thrown away: who sends all first reads the answer then.
+        """
         self._forget_timer()
+        self._is_over = True
         if self.transport.is_closing():
             return  # whoever asked has gone first
         self.transport.write((
             f"HTTP/1.1 {status}\r\n{header}connection: close\r\ncontent-type: text/plain; charset=utf-8\r\n"
             f"content-length: {len(text)}\r\n\r\n{text}").encode("ascii"))
-        self.transport.close()
+        if reads_s:
+            self.loop.call_later(reads_s, self.transport.close)
+        else:
+            self.transport.close()
         self.loop.call_later(AGAIN_S, self.transport.abort)

@@ -45,6 +45,8 @@ CONNECTIONS = InputBound(
 HEADER_WAIT = InputBound("a connection", "seconds until a request's headers are there", 10, "408, and the end",
                     "WEIR_HEADER_WAIT_S")
 ANSWER_WAIT = InputBound("a connection", "seconds in which a client takes nothing of an answer", 60, "the end")
+REQUEST_HEADERS = InputBound(_REQUEST, "bytes of its first line and headers, or of its trailers", 64 * _KB,
+                        "431, and the end")
 BODY_WAIT = InputBound(_REQUEST, "seconds until its body is there", 60, "408 `too_slow`", "WEIR_BODY_WAIT_S")
 ANONYMOUS_BODY = InputBound(_REQUEST, "bytes of its body, without a session or token that is good", 64 * _KB,
                        "413 `too_large`", "WEIR_ANONYMOUS_KB", _KB)

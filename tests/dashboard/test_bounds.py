@@ -36,6 +36,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "CONNECTIONS": f"{DOORS}::test_connections_beyond_their_number_are_told_to_come_again",
     "HEADER_WAIT": f"{DOORS}::test_headers_that_do_not_come_are_ended_and_others_are_answered",
     "ANSWER_WAIT": f"{DOORS}::test_who_takes_nothing_of_an_answer_is_cut_off",
+    "REQUEST_HEADERS": f"{DOORS}::test_headers_and_trailers_are_counted_as_they_come",
     "BODY_WAIT": f"{DOORS}::test_a_body_that_does_not_come_in_time_is_ended",
     "ANONYMOUS_BODY": f"{DOORS}::test_no_route_takes_a_large_body_of_somebody_who_is_not_known",
     "REQUEST_BODY": f"{DOORS}::test_no_route_takes_more_than_a_document_of_somebody_who_is",

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import CANCELLED, DONE, EXECUTING, PENDING, ROLLING_BACK
-from dashboard.approvals.models import Proposal
+from dashboard.approvals.models import Ask, Proposal
 from dashboard.approvals.services import adapting, reject_proposal, roll_back_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
@@ -24,10 +24,12 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
+from scheduler.approving import Clause, Rules
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.loop_values import Policy
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.plan_kinds import DEFRAGMENT
+from tests.cases import each
 from tests.dashboard.building import (
     World,
     approved,
@@ -36,6 +38,7 @@ from tests.dashboard.building import (
     held_to_estate,
     planned,
     removal_planned,
+    ruled,
     running,
 )
 from tests.dashboard.controlling import Loop, made_by_weir, measured, phases
@@ -137,6 +140,22 @@ def test_it_acts_where_every_team_concerned_lets_it_and_keeps_what_helps(loop: L
     assert "0.3 cores (before 0.6" in row.why
     loop.run(later_s=310)
     assert phases() == ["kept"] and ReasonRow.objects.first().why.endswith("as few as they can be.")
+
+
+@each("rules, asks", [
+    (Rules(), 0), (Rules(otherwise=Clause(role="admin")), 0), (Rules(otherwise=Clause(approvals=2)), 2),
+    (Rules(clauses=(Clause(kinds=("defragment",), role="admin"),), otherwise=Clause(approvals=2)), 0)])
+def test_acting_counts_as_the_approval_of_one(
+    world: World, loop: Loop, fragmented: DataflowRecord, rules: Rules, asks: int
+):
+    ruled(world.city, rules, world.ana, world.abe)
+    loop.set("acts")  # by an admin, alone
+    loop.run()
+    proposal = prepared(*made_by_weir())
+    assert proposal.status == (PENDING if asks else EXECUTING)
+    assert Ask.objects.get(plan=proposal.plan).approvals == asks
+    if asks:
+        assert approved(proposal, world.ana).status == PENDING and approved(proposal, world.abe).status == EXECUTING
 
 
 def test_what_did_not_bring_what_was_promised_is_taken_back(world: World, loop: Loop, fragmented: DataflowRecord):

@@ -6,6 +6,7 @@ The application is asked as a server asks it; where the connection itself counts
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import json
 import re
@@ -219,6 +220,38 @@ class TestConnections:
         assert b"408 Request Timeout" in read_to_end(reused)
         assert until(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), b"</html>")
 
+    def test_headers_and_trailers_are_counted_as_they_come(
+        self, committed_world: World, server: Server  # noqa: F811
+    ) -> None:
+        most, begin = bounds.REQUEST_HEADERS.most, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        upgrade = b"GET /ws/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        body = b"POST /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"
+        beyond = {
+            "one header": begin + b"X-A: " + b"a" * most,
+            "many headers": begin + b"X-A: a\r\n" * (most // 8),
+            "the address": b"GET /" + b"a" * most,
+            "nothing": b"\r\n" * most,
+            "by one byte": headers_of(begin, most + 1),
+            "of a live connection": upgrade + b"X-A: " + b"a" * most,
+            "trailers": body + b"0\r\nX-A: " + b"a" * 2 * most,
+            "of a part of a body": body + b"1;" + b"a" * 2 * most}
+        for size in (most, 256):
+            clients = {name: dripped(server, text, size) for name, text in beyond.items()}
+            answers = {name: read_to_end(client)[:13] for name, client in clients.items()}
+            assert answers == dict.fromkeys(beyond, b"HTTP/1.1 431 ")
+        pipelined = dripped(server, headers_of(begin, most) + begin + b"X-A: " + b"a" * 2 * most, 3_000)
+        with contextlib.suppress(ConnectionError):  # it may end before the first answer, or within it
+            assert read_to_end(pipelined).count(b"HTTP/1.1 200") <= 1
+        for text in (headers_of(begin, most), headers_of(begin, most) * 2):  # each request is counted anew
+            client = dripped(server, text, 3_000)
+            answers = until(client, b"</html>", times=len(text) // most)
+            assert answers.count(b"HTTP/1.1 200") == len(text) // most
+            client.sendall(begin + b"X-A: " + b"a" * most)
+            assert read_to_end(client).startswith(b"HTTP/1.1 431")
+        framed = dripped(server, body + b"1\r\nx\r\n" * (most // 4), 7_000)  # more frame than that, between its bytes
+        framed.sendall(b"0\r\n\r\n")
+        assert until(framed, b"</html>").startswith(b"HTTP/1.1 403")
+
     def test_a_live_connection_outlasts_the_wait_for_headers(
         self, committed_world: World, server: Server, settings: Any  # noqa: F811
     ) -> None:
@@ -289,6 +322,21 @@ def opened(server: Server, text: bytes) -> socket.socket:  # noqa: F811
     return client
 
 
+def headers_of(begin: bytes, size: int) -> bytes:
+    """A request's headers of so many bytes."""
+    return begin + b"X-A: " + b"a" * (size - len(begin) - 9) + b"\r\n\r\n"
+
+
+def dripped(server: Server, text: bytes, size: int) -> socket.socket:  # noqa: F811
+    """A connection to which a text is sent in pieces of so many bytes, until it ends."""
+    client = opened(server, b"")
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with contextlib.suppress(ConnectionError):
+        for begin in range(0, len(text), size):
+            client.sendall(text[begin:begin + size])
+    return client
+
+
 def read_to_end(client: socket.socket) -> bytes:
     parts = []
     while part := client.recv(65_536):
@@ -296,9 +344,9 @@ def read_to_end(client: socket.socket) -> bytes:
     return b"".join(parts)
 
 
-def until(client: socket.socket, end: bytes) -> bytes:
+def until(client: socket.socket, end: bytes, *, times: int = 1) -> bytes:
     got = b""
-    while end not in got:
+    while got.count(end) < times:
         part = client.recv(65_536)
         assert part, got
         got += part

@@ -8,7 +8,6 @@ from dashboard.approvals.demands import BY_POLICY, BY_WEIR, asks_of, team_demand
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
-from dashboard.teams.models import Team
 from scheduler.controllers.loop_values import ACTS
 from scheduler.model.plan import Plan
 
@@ -41,23 +40,20 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
 
 
 def _agreed(proposal: Proposal) -> str:
-    """By what teams agreed to a plan beforehand that Weir makes by itself."""
-    return BY_POLICY if proposal.round is None and proposal.plan.options.get("source") else BY_WEIR
-
-
-def _acting(proposal: Proposal) -> set[int]:
-    """The teams that let the controller act whose round this is; a recommendation is its teams' to approve.
+    """By what all teams agreed to a plan beforehand that Weir makes by itself; empty where they did not.
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """
-    if proposal.author_id is None and proposal.round is None and proposal.plan.options.get("source"):
-        return set(Team.objects.values_list("pk", flat=True))
     if proposal.round is None:
-        return set()
-    if (undone := proposal.plan.options.get("undone")) and Proposal.objects.filter(
-            plan=undone, round__controller=proposal.round.controller).exists():
-        return set(Team.objects.values_list("pk", flat=True))
-    if proposal.round.mode != ACTS:
+        return BY_POLICY if proposal.author_id is None and proposal.plan.options.get("source") else ""
+    undone = proposal.plan.options.get("undone")
+    is_own = undone and Proposal.objects.filter(plan=undone, round__controller=proposal.round.controller).exists()
+    return BY_WEIR if is_own else ""
+
+
+def _acting(proposal: Proposal) -> set[int]:
+    """The teams that let the controller act whose round this is; a recommendation is its teams' to approve."""
+    if proposal.round is None or proposal.round.mode != ACTS:
         return set()
     return acting_teams(proposal.round.controller)
 
