@@ -10,6 +10,7 @@ from scheduler.model.checks import FiniteFigures
 from .runtime_graph import RuntimeGraph
 
 CAPACITY = 0.9  # of a core: what a chain may take
+FUSES_BELOW = 0.7  # cores of what is fused: less than what a chain is cut at, or it would go back and forth
 EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 
 

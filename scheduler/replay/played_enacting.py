@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.applying import apply_plan
-from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage
 from scheduler.controllers.controller_port import CommandProgress
-from scheduler.controllers.loop_values import ACTS, Begin, Command, Decision, Policy, RollBack, Round
+from scheduler.controllers.loop_values import ACTS, UNDO, Begin, Command, Decision, Policy, RollBack, Round
 from scheduler.defragmenting import plan_defragmentation
 from scheduler.isolating import plan_isolation
 from scheduler.model.errors import WeirError
