@@ -30,9 +30,9 @@ class ChainingFacts(FiniteFigures):
     chains: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
 
-    def saved_by(self, series: Collection[str]) -> float:
+    def saved_by(self, vertices: Collection[str]) -> float:
         """Cores that vertices take less as one query."""
-        once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in series]
+        once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in vertices]
         return sum(once) - max(once, default=0.0)
 
 
