@@ -170,9 +170,9 @@ NAMES_OF_CONTROLLERS = {
 }
 
 
-def taken_from_controllers(module: ast.Module, package: str, *, own: str = "") -> set[str]:
+def taken_from_controllers(module: ast.Module, package: str, *, its_own: str = "") -> set[str]:
     """What a module imports from modules of controllers but its own: any name, or the module."""
-    taken, others = set[str](), CONTROLLER_MODULES - {own}
+    taken, others = set[str](), CONTROLLER_MODULES - {its_own}
     for node in nodes(module):
         if isinstance(node, ast.Import):
             taken |= {alias.name for alias in node.names} & others
@@ -193,16 +193,16 @@ def test_no_module_takes_from_a_controller_that_is_not_its_own() -> None:
         if name == REGISTRY_OF_CONTROLLERS:
             continue
         package = module.rpartition(".")[0]
-        if names := taken_from_controllers(tree(path), package, own=EVIDENCE_OF.get(module, "")):
+        if names := taken_from_controllers(tree(path), package, its_own=EVIDENCE_OF.get(module, "")):
             taken[name] = names
     assert taken == OF_ONE_CONTROLLER
 
 
 def test_no_module_spells_a_controller() -> None:
-    own = {module.replace(".", "/") + ".py" for module in CONTROLLER_MODULES}
+    of_controllers = {module.replace(".", "/") + ".py" for module in CONTROLLER_MODULES}
     spelled_names = {
         name_of(path): names for path in python_files("scheduler", "workers", "dashboard")
-        if "migrations" not in path.parts and name_of(path) not in own and (names := {
+        if "migrations" not in path.parts and name_of(path) not in of_controllers and (names := {
             node.value for node in nodes(tree(path)) if isinstance(node, ast.Constant)} & CONTROLLERS.keys())}
     of_pages = re.compile(r"""url 'controller' '(\w+)'|controller\w*\s*[!=]=\s*["'](\w+)["']""")
     for path in project_files():
