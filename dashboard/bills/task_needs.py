@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
@@ -17,12 +16,9 @@ from dashboard.operations.models import Use
 PAYS = frozenset({RUNNING})  # a dataflow in any other state needs nothing
 
 
-def on_dataflow_saved(
-    instance: DataflowRecord, created: bool, update_fields: Collection[str] | None = None, **_: Any
-) -> None:
+def follow_dataflow(record: DataflowRecord) -> None:
     """In the transaction that moves a dataflow: from now on it needs its tasks, or no longer does."""
-    if not created and (update_fields is None or "status" in update_fields):
-        note_needs(dataflow_id=instance.pk, status=instance.status, at=timezone.now())
+    note_needs(dataflow_id=record.pk, status=record.status, at=timezone.now())
 
 
 def note_needs(*, dataflow_id: UUID | str, status: str, at: datetime) -> None:

@@ -29,8 +29,8 @@ from dashboard.controllers.stored_rounds import policy_of_team
 from dashboard.operations.live_view.estate_history import KeptHistory, Range, history_of
 from dashboard.teams.permissions import Viewer
 from scheduler.adaptation.shared_slots import AdaptationCandidate, offer_of
-from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
-from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.adapted_dataflows import AdaptedDataflow, answer_for
+from scheduler.controllers.controller_registry import BY_GOALS
 from scheduler.controllers.evidence.adaptations import adapted_now
 from scheduler.controllers.evidence.expected_rates import ExpectedMinute, expected_minutes, speed_expectation
 from scheduler.controllers.loop_values import OFF
@@ -113,7 +113,7 @@ def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCou
     """What a dataflow with goals reached, as recorded, against what its decisions were to reach."""
     record = dataflow_of(viewer, dataflow_id)
     recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED, annotated=False)
-    rows = selectors.rounds(viewer, controller=NAME).filter(
+    rows = selectors.rounds(viewer, controller=BY_GOALS.name).filter(
         dataflow=record, changed__isnull=False, changed__lt=datetime.fromtimestamp(span.end_s, UTC))
     return ToldCourse(recorded, [
         PlannedFigures(row.changed.timestamp(), json.loads(row.decision["arguments"]["chosen"]))
@@ -136,7 +136,7 @@ def told_speed(node: str) -> str:
 def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:
     """The newest rounds of adaptation about a dataflow."""
     record = dataflow_of(viewer, dataflow_id)
-    rows = selectors.rounds(viewer, controller=NAME).filter(dataflow=record)[:SHOWN]
+    rows = selectors.rounds(viewer, controller=BY_GOALS.name).filter(dataflow=record)[:SHOWN]
     decided = []
     for row in rows:
         given = row.decision["arguments"]
@@ -163,15 +163,15 @@ def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, se
         return f"Adaptation is off for {record.team.name}."
     if seen is None:
         return "Nothing is measured of it yet."
-    reason = selectors.reasons(viewer, controller=NAME).filter(dataflow=record).first()
-    newest = selectors.rounds(viewer, controller=NAME).filter(dataflow=record).first()
+    reason = selectors.reasons(viewer, controller=BY_GOALS.name).filter(dataflow=record).first()
+    newest = selectors.rounds(viewer, controller=BY_GOALS.name).filter(dataflow=record).first()
     if reason is None or (newest is not None and newest.begun > reason.until):
         return "" if newest is None else newest.decision["why"]
     return reason.why
 
 
 def _mode(record: DataflowRecord) -> str:
-    return policy_of_team(CONTROLLERS[NAME], record.team).mode
+    return policy_of_team(BY_GOALS, record.team).mode
 
 
 def _figures(candidate: Mapping[str, Any]) -> dict[str, float]:

@@ -115,7 +115,11 @@ def _is_wanted(controller: Controller, world: StoredWorld) -> bool:
 def _collected(controller: Controller, world: StoredWorld) -> Any:
     """What the controller reads; None where it cannot be collected now: rounds in flight are followed all the same."""
     try:
-        return COLLECTORS[controller.reads].evidence(world)
+        collector = COLLECTORS[controller.reads]
+        evidence = collector.evidence(world)
+        if evidence is not None:
+            collector.note(world, evidence)
+        return evidence
     except Exception:
         log.exception("evidence_not_collected", controller=controller.name)
         return None

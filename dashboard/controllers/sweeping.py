@@ -83,3 +83,6 @@ class SweepActuator:
             return False
         use_again(row.profile)
         return True
+
+
+SWEEP_ACTUATORS: Mapping[str, SweepActuator] = {"remeasuring": SweepActuator()}

@@ -18,12 +18,12 @@ from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import BatchFigures
 from dashboard.plans.price_settings import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
-from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.limits_met import IMPOSSIBLE, TOLERATED
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.pacing_problem import SLOT_CORES
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
+from scheduler.latency.task_chaining import FUSES_BELOW
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import reads_among, upstream_of, way_of
 from scheduler.model.estate import Estate

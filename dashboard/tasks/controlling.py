@@ -11,11 +11,11 @@ from dashboard import jobs, queue
 from dashboard.approvals.services import adapting, machine_ordering
 from dashboard.controllers import loop_runner
 from dashboard.controllers.loop_runner import Actuator
-from dashboard.controllers.sweeping import SweepActuator
+from dashboard.controllers.sweeping import SWEEP_ACTUATORS
 from dashboard.queue import app
 
 MACHINES_TURN, MACHINES_HELD_MS = "machines", 1000 * queue.LONGEST_TASK_S
-ACTUATORS: Mapping[str, Actuator] = {**adapting.PLAN_ACTUATORS, "remeasuring": SweepActuator()}
+ACTUATORS: Mapping[str, Actuator] = {**adapting.PLAN_ACTUATORS, **SWEEP_ACTUATORS}
 
 
 @app.task(name=queue.RUN_CONTROLLERS)

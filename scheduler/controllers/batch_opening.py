@@ -17,10 +17,9 @@ from scheduler.model.latency_limits import figure_in_words, in_words
 
 from .changes import Aspect, AspectChange, BatchMode
 from .controller_port import Controller, Evaluation
-from .defragmentation import CORES, LATER, LATER_MS, NOISE
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, Policy, PromiseBound
+from .promised_measures import CORES, LATER, LATER_MS, LIMITED, NOISE
 
-LIMITED = "latency of its limit"  # the measure: as the limit counts it, mean or percentile
 WITHIN_S = 300.0
 LEAST = 6  # comparable points that say something: a minute of them
 

@@ -13,19 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from scheduler.latency.runtime_graph import RuntimeGraph
-from scheduler.latency.task_chaining import CAPACITY, ChainingFacts, chainable_series
+from scheduler.latency.task_chaining import CAPACITY, FUSES_BELOW, ChainingFacts, chainable_series
 from scheduler.model.checks import FiniteFigures
 from scheduler.model.latency_limits import figure_in_words, in_words
 
-from .batch_opening import LIMITED
 from .changes import AspectChange
 from .controller_port import Controller, Evaluation, reversed_changes
-from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
-from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+from .fusion_candidates import Candidate, changes_of
+from .loop_values import OFF, UNDO, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+from .promised_measures import CORES, LATENCY, LATER, LATER_MS, LIMITED
 
-FUSES_BELOW = 0.7  # cores of all queries together: less than what a chain is cut at, or it would go back and forth
 WITHIN_S = 900.0
-UNDO = "undo"  # in a decision's arguments: the round, or the plan, whose chain is cut
 
 
 @dataclass(frozen=True, slots=True)

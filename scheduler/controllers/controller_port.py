@@ -98,6 +98,8 @@ class Controller(Protocol):
         What holds for a team that has chosen nothing.
     helps_limits : bool
         Whether it may help a latency limit that is not met.
+    follows_goals : bool
+        Whether it decides by the goals of dataflows, whose slots machines are ordered for. One controller does.
     least_samples : int
         How many comparable samples, at least, judge a promise.
     """
@@ -109,6 +111,7 @@ class Controller(Protocol):
     every_s: float
     usual: Policy
     helps_limits: bool = False
+    follows_goals: bool = False
     least_samples: int = LEAST_SAMPLES
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:

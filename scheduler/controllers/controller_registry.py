@@ -20,6 +20,7 @@ _WITH_EVIDENCE = (
     (BatchOpening(), mode_evidence), (Adapting(), adaptations), (Remeasuring(), profile_evidence))
 
 CONTROLLERS: Mapping[str, Controller] = {controller.name: controller for controller, _ in _WITH_EVIDENCE}
+BY_GOALS = next(controller for controller in CONTROLLERS.values() if controller.follows_goals)
 # By what their controllers read: evidence is computed from values alone.
 PURE_COLLECTORS: Mapping[str, Collector[World]] = {
     controller.reads: Collector(module.evidence, module.frames, module.effect)

@@ -12,35 +12,14 @@ from dataclasses import dataclass
 from scheduler.model.checks import FiniteFigures
 from scheduler.model.ports import expect
 from scheduler.model.prices import Prices
-from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad, Worth, in_words, weigh
+from scheduler.reuse.defragment import DefragmentRule, Worth, in_words, weigh
 
-from .changes import Aspect, AspectChange, Carriage, Surplus
 from .controller_port import Controller, Evaluation
+from .fusion_candidates import Candidate, changes_of
 from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+from .promised_measures import CORES, LATENCY, LATER, LATER_MS, NOISE
 
-CORES, LATENCY = "CPU of its queries", "latency, median"  # the measures of its promise
 WITHIN_S = 900.0
-NOISE = 0.10  # of what is measured of CPU: two equal runs differ by as much
-LATER, LATER_MS = 1.25, 100.0  # how much later than before events may come: a part, and a batch more
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate(FiniteFigures):
-    """A step that is possible, of the dataflow that it is looked at for.
-
-    ``tasks`` are the running tasks that its queries work at, ``load_tasks`` those whose rate is the load. ``cores`` and
-    ``latency_ms`` are what its queries take and the dataflow has now, None where that is not measured.
-    """
-
-    dataflow: str
-    team: str
-    touched: tuple[str, ...]
-    fusion: Fusion
-    load: StepLoad
-    tasks: tuple[str, ...] = ()
-    load_tasks: tuple[str, ...] = ()
-    cores: float | None = None
-    latency_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +71,6 @@ class Defragmentation(Controller):
                 team, "", f"The queries of {count} dataflow{'s' if count > 1 else ''} are as few as they can be.")
             for team, count in evidence.as_few_as_can_be if policies.get(team, self.usual).mode != OFF]
         return Evaluation(tuple(decisions), tuple(reasons))
-
-
-def changes_of(fusion: Fusion) -> tuple[AspectChange, ...]:
-    """What a step changes, in the words that all controllers share."""
-    changes = [
-        AspectChange(Aspect.STREAM, ">".join(stream), Carriage.CHANNEL, Carriage.WITHIN) for stream in fusion.streams]
-    if fusion.dead_tasks:
-        changes += [AspectChange(Aspect.TASKS, name, Surplus.WITH, Surplus.WITHOUT) for name in fusion.path]
-    return tuple(changes)
 
 
 def _decision(candidate: Candidate, worth: Worth, why: str, net: float) -> Decision:

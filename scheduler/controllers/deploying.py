@@ -20,7 +20,6 @@ from scheduler.model.figure_words import in_digits
 
 from .changes import Aspect, AspectChange, SlotName
 from .controller_port import Controller, Evaluation
-from .defragmentation import LATENCY, LATER, LATER_MS
 from .loop_values import (
     ACTS,
     DAY_S,
@@ -33,6 +32,7 @@ from .loop_values import (
     PromiseBound,
     Round,
 )
+from .promised_measures import LATENCY, LATER, LATER_MS
 
 SLOT = "CPU of the slot that it left"
 TRAFFIC = "traffic with other nodes, at the load of before"

@@ -14,6 +14,8 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 OFF, RECOMMENDS, ACTS = "off", "recommends", "acts"
 MODES = (OFF, RECOMMENDS, ACTS)
 
+UNDO = "undo"  # in a decision's arguments: the round, or the plan, that it takes back
+
 # How far a round is. Open:
 BEGUN = "begun"  # its command was given; nothing was heard of it yet
 ASKED = "asked"  # people are asked

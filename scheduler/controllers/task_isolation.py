@@ -15,8 +15,8 @@ from scheduler.model.latency_limits import figure_in_words
 
 from .changes import Aspect, AspectChange, Carriage
 from .controller_port import Controller, Evaluation
-from .defragmentation import LATENCY
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+from .promised_measures import LATENCY
 
 WITHIN_S = 900.0
 

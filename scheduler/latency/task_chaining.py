@@ -10,6 +10,7 @@ from scheduler.model.checks import FiniteFigures
 from .runtime_graph import RuntimeGraph
 
 CAPACITY = 0.9  # of a core: what a chain may take
+FUSES_BELOW = 0.7  # cores of what is fused: less than what a chain is cut at, or it would go back and forth
 EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 
 
@@ -29,9 +30,9 @@ class ChainingFacts(FiniteFigures):
     chains: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
 
-    def saved_by(self, series: Collection[str]) -> float:
+    def saved_by(self, vertices: Collection[str]) -> float:
         """Cores that vertices take less as one query."""
-        once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in series]
+        once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in vertices]
         return sum(once) - max(once, default=0.0)
 
 

@@ -132,6 +132,9 @@ class TaskType:
     where it reads several.
     ``opens`` says that the batches of a query of such tasks may stay open, whatever their config: an event goes through
     without Python, or its state is kept by the slot's fold host. Of a type that does not say so a slot finds out.
+    ``has_long_steps`` says that a batch of its fold takes long: it is worked on in the query, not at the slot's fold
+    host, where the folds of other queries would wait.
+    ``title`` is what pages call the type where people choose among kinds of sources and targets; else its name.
     ``version`` changes when the logic changes: it is part of a task's identity.
     ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
     ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
@@ -163,6 +166,8 @@ class TaskType:
     across_keys: str | None = None
     several_streams: bool = False
     opens: bool = False
+    has_long_steps: bool = False
+    title: str = ""
     connector: str | None = None
     writer: str | None = None
     keeps_on_node: bool = False

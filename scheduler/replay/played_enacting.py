@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.applying import apply_plan
-from scheduler.controllers.chaining import UNDO
 from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage
 from scheduler.controllers.controller_port import CommandProgress
-from scheduler.controllers.loop_values import ACTS, Begin, Command, Decision, Policy, RollBack, Round
+from scheduler.controllers.loop_values import ACTS, UNDO, Begin, Command, Decision, Policy, RollBack, Round
 from scheduler.defragmenting import plan_defragmentation
 from scheduler.isolating import plan_isolation
 from scheduler.model.errors import WeirError
@@ -31,7 +30,7 @@ ANY_GAIN = DefragmentRule(ratio=0.0)  # whether a step is worth it was the contr
 class _Carried:
     """What has become of one round's commands."""
 
-    turn: Round
+    loop_round: Round
     phase: str
     due_s: float = 0.0
     plan: Plan | None = None
@@ -41,7 +40,7 @@ class _Carried:
     @property
     def kind(self) -> str:
         """Of what a profile is measured; empty where the round changes something else."""
-        change = self.turn.decision.changes[0]
+        change = self.loop_round.decision.changes[0]
         return change.subject if change.aspect is Aspect.PROFILE else ""
 
 
@@ -68,21 +67,21 @@ class PlayedActuator:
     def busy(self) -> Mapping[str, str]:
         """Dataflows about which a proposal is open or under way."""
         return {
-            carried.turn.decision.target: "A proposal about it is open." for carried in self._carried.values()
+            carried.loop_round.decision.target: "A proposal about it is open." for carried in self._carried.values()
             if carried.phase in {"asked", "enacting", "rolling_back"}}
 
     def carry_out(self, command: Command, *, policies: Mapping[str, Policy], now_s: float) -> None:
         """Enact or propose the change of a round, give it up, or take it back; nothing where that is done."""
-        carried, turn = self._carried.get(command.round.key), command.round
+        carried, loop_round = self._carried.get(command.round.key), command.round
         if isinstance(command, Begin):
             if carried is None:
-                self._begin(turn, policies, now_s)
+                self._begin(loop_round, policies, now_s)
         elif isinstance(command, RollBack):
             if carried is not None and carried.phase in {"enacting", "in_force"} and (
                     carried.kind or not self._is_under_way(carried)):
                 self._take_back(carried, command.changes, now_s)
         elif carried is None:
-            self._carried[turn.key] = _Carried(turn, "declined")
+            self._carried[loop_round.key] = _Carried(loop_round, "declined")
         elif carried.phase == "asked":
             carried.phase = "declined"
 
@@ -108,21 +107,21 @@ class PlayedActuator:
         return any(carried.phase in {"enacting", "rolling_back"} and not carried.kind and carried is not besides
                    for carried in self._carried.values())
 
-    def _begin(self, turn: Round, policies: Mapping[str, Policy], now_s: float) -> None:
+    def _begin(self, loop_round: Round, policies: Mapping[str, Policy], now_s: float) -> None:
         """Not while another plan is being enacted: it is commanded again. Measuring is no plan."""
-        asks = turn.mode != ACTS or any(
-            policies.get(team, Policy()).mode != ACTS for team in turn.decision.touched)
-        carried = _Carried(turn, "asked")
+        asks = loop_round.mode != ACTS or any(
+            policies.get(team, Policy()).mode != ACTS for team in loop_round.decision.touched)
+        carried = _Carried(loop_round, "asked")
         if not asks and not carried.kind and self._is_under_way():
             return
-        self._carried[turn.key] = carried
+        self._carried[loop_round.key] = carried
         after_s = self.setup.approved_after_s
         carried.due_s = float("inf") if after_s is None else now_s + after_s
         if not asks:
             self._enact(carried, now_s)
 
     def _enact(self, carried: _Carried, now_s: float) -> None:
-        decision = carried.turn.decision
+        decision = carried.loop_round.decision
         if carried.kind:
             slot, why_not = self.profiles.where_measured(decision.target, self.estate)
             carried.phase, carried.why = ("enacting", "") if slot else ("overtaken", why_not)
@@ -152,7 +151,8 @@ class PlayedActuator:
         if carried.before is None:
             carried.phase, carried.why = "declined", "Nothing that runs could be measured."
             return
-        self.changes += [ChangeMade(now_s, carried.turn.key, change) for change in carried.turn.decision.changes]
+        loop_round = carried.loop_round
+        self.changes += [ChangeMade(now_s, loop_round.key, change) for change in loop_round.decision.changes]
 
     def _use_again(self, carried: _Carried, changes: Sequence[AspectChange], now_s: float) -> None:
         carried.phase = "rolled_back"
@@ -160,7 +160,7 @@ class PlayedActuator:
             self.profiles.give_up(carried.kind)
             return
         self.profiles.use_again(carried.before)
-        self.changes += [ChangeMade(now_s, carried.turn.key, change, is_back=True) for change in changes]
+        self.changes += [ChangeMade(now_s, carried.loop_round.key, change, is_back=True) for change in changes]
 
     def _apply(
         self, carried: _Carried, plan: Plan, changes: Sequence[AspectChange], now_s: float, *, phase: str
@@ -168,7 +168,7 @@ class PlayedActuator:
         self.estate = apply_plan(self.estate, plan)
         carried.phase, carried.due_s = phase, now_s + self.setup.enacts_s
         self.changes += [
-            ChangeMade(now_s, carried.turn.key, change, is_back=phase == "rolling_back") for change in changes]
+            ChangeMade(now_s, carried.loop_round.key, change, is_back=phase == "rolling_back") for change in changes]
 
     # Decisions as plans, by what they change --------------------------------------------------------------------------
 

@@ -253,8 +253,9 @@ class PlayedWorld:
 
     def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
         """A controller's rounds, the oldest first."""
-        return [turn for turn in self.state.rounds if turn.controller == controller and turn.begun_s >= since_s
-                and (not phases or turn.phase in phases)]
+        return [loop_round for loop_round in self.state.rounds
+                if loop_round.controller == controller and loop_round.begun_s >= since_s
+                and (not phases or loop_round.phase in phases)]
 
     @property
     def channel_ms(self) -> Mapping[Stream, float]:
@@ -278,10 +279,12 @@ class PlayedWorld:
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
         """The plan in force that made a query of others, where no round of this controller did."""
-        for turn in reversed(self.state.rounds):
-            plan = self.actuator.made_by(turn.key)
+        for loop_round in reversed(self.state.rounds):
+            plan = self.actuator.made_by(loop_round.key)
             if plan is not None and query in plan.fragments_after and query not in plan.fragments_before:
-                return None if turn.controller == controller else FusedByOthers(turn.key, plan.dataflow.id, plan)
+                if loop_round.controller == controller:
+                    return None
+                return FusedByOthers(loop_round.key, plan.dataflow.id, plan)
         return None
 
     @property

@@ -67,18 +67,20 @@ class _Playing:
         decides = is_due(controller, decided_s=self._decided_s.get(controller.name, 0.0), now_s=world.now_s)
         evidence = collector.evidence(world) if decides else None
         effects = {}
-        for turn in world.state.rounds:
-            if turn.controller == controller.name and turn.phase == CHECKING:
-                effect = collector.effect(turn, world)
+        for loop_round in world.state.rounds:
+            if loop_round.controller == controller.name and loop_round.phase == CHECKING:
+                effect = collector.effect(loop_round, world)
                 if effect is not None:
-                    effects[turn.key] = effect
+                    effects[loop_round.key] = effect
         done = step(controller, world.state, Observations(
             evidence, world.now_s, world.actuator.progress(), effects, world.actuator.busy()),
             policies, now_s=world.now_s)
         world.state = done.state
         if evidence is not None:
             self._decided_s[controller.name] = world.now_s
-        self._rounds |= {turn.key: turn for turn in done.state.rounds if turn.controller == controller.name}
+        self._rounds |= {
+            loop_round.key: loop_round for loop_round in done.state.rounds
+            if loop_round.controller == controller.name}
         for reason in done.reasons:
             self._why_not[controller.name, reason.target] = (world.now_s, controller.name, reason.why)
         for command in done.commands:

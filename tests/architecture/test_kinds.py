@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from scheduler import step_kinds
-from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.controller_registry import CONTROLLERS, PURE_COLLECTORS
 from scheduler.model import plan_kinds
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
@@ -139,27 +139,86 @@ def test_a_constant_that_is_named_is_seen(line: str, registry: str, constants: s
     assert constants_of(ast.parse(line), registry, PLAN_CONSTANTS) == constants
 
 
-CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}
-# What belongs to one controller alone: its evidence; what its mode is about; and what asks for its settings by an
-# address of its own.
+CONTROLLER_MODULES = {type(controller).__module__ for controller in CONTROLLERS.values()}
+EVIDENCE_OF = {
+    PURE_COLLECTORS[controller.reads].evidence.__module__: type(controller).__module__
+    for controller in CONTROLLERS.values()}
+REGISTRY_OF_CONTROLLERS = "scheduler/controllers/controller_registry.py"
+# What belongs to one controller alone, besides its evidence.
 OF_ONE_CONTROLLER = {
-    "scheduler/controllers/evidence/chains.py": {"Chaining"},
-    "scheduler/controllers/evidence/deployments.py": {"Deploying"},
-    "scheduler/controllers/evidence/fusions.py": {"Defragmentation"},
-    "dashboard/controllers/latency_told.py": {"BatchOpening"},
-    "dashboard/operations/latency_control/open_batches.py": {"BatchOpening"},
-    "dashboard/api/team_routes.py": {"Defragmentation"},
+    "dashboard/controllers/latency_told.py": {"BatchOpening"},  # why it leaves a dataflow's limit unmet
+    "dashboard/operations/latency_control/open_batches.py": {"BatchOpening"},  # what its mode lets be open
+    "dashboard/controllers/collecting/isolation_notes.py": {"HoldUps"},  # a part of its evidence
+    "dashboard/api/team_routes.py": {"Defragmentation"},  # an address of its own asks for its mode
+}
+NAMES_OF_CONTROLLERS = {
+    "dashboard/approvals/services/adapting.py": CONTROLLERS.keys() - {"remeasuring"},  # who carries each out
+    "dashboard/controllers/sweeping.py": {"remeasuring"},  # what carries it out
+    "dashboard/api/team_routes.py": {"defragmentation"},  # a field of the answer at its address
+    # Pages and guides that are called alike.
+    "dashboard/pages/sections.py": {"deployment"},
+    "dashboard/pages/urls.py": {"adaptation", "deployment"},
+    "dashboard/pages/views/adaptation.py": {"adaptation"},
+    "dashboard/pages/views/alerts.py": {"deployment"},
+    "dashboard/pages/views/deployment.py": {"deployment"},
+    "dashboard/pages/views/guides.py": {"adaptation"},
+    # Pages of what one controller does, which lead to its own.
+    "templates/adaptation.html": {"adaptation"},
+    "templates/deployment.html": {"deployment"},
+    "templates/parts/goals.html": {"adaptation"},
+    "templates/parts/latency.html": {"open_batches"},
 }
 
 
-def test_no_module_names_a_controller_that_is_not_its_own() -> None:
-    named: dict[str, set[str]] = {}
+def taken_from_controllers(module: ast.Module, package: str, *, its_own: str = "") -> set[str]:
+    """What a module imports from modules of controllers but its own: any name, or the module."""
+    taken, others = set[str](), CONTROLLER_MODULES - {its_own}
+    for node in nodes(module):
+        if isinstance(node, ast.Import):
+            taken |= {alias.name for alias in node.names} & others
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[:len(package.split(".")) + 1 - node.level] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            taken |= {
+                alias.name for alias in node.names
+                if source in others or f"{source}.{alias.name}" in others}
+    return taken
+
+
+def test_no_module_takes_from_a_controller_that_is_not_its_own() -> None:
+    taken: dict[str, set[str]] = {}
     for path in python_files("scheduler", "workers", "dashboard"):
-        if name_of(path) == "scheduler/controllers/controller_registry.py":
+        name = name_of(path)
+        module = name.removesuffix(".py").replace("/", ".")
+        if name == REGISTRY_OF_CONTROLLERS:
             continue
-        for node in nodes(tree(path)):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                named.setdefault(name_of(path), set()).update(
-                    alias.name for alias in node.names
-                    if CONTROLLER_CLASSES.get(alias.name, "-").endswith(f".{node.module.rpartition('.')[2]}"))
-    assert {name: classes for name, classes in named.items() if classes} == OF_ONE_CONTROLLER
+        package = module.rpartition(".")[0]
+        if names := taken_from_controllers(tree(path), package, its_own=EVIDENCE_OF.get(module, "")):
+            taken[name] = names
+    assert taken == OF_ONE_CONTROLLER
+
+
+def test_no_module_spells_a_controller() -> None:
+    of_controllers = {module.replace(".", "/") + ".py" for module in CONTROLLER_MODULES}
+    spelled_names = {
+        name_of(path): names for path in python_files("scheduler", "workers", "dashboard")
+        if "migrations" not in path.parts and name_of(path) not in of_controllers and (names := {
+            node.value for node in nodes(tree(path)) if isinstance(node, ast.Constant)} & CONTROLLERS.keys())}
+    of_pages = re.compile(r"""url 'controller' '(\w+)'|controller\w*\s*[!=]=\s*["'](\w+)["']""")
+    for path in project_files():
+        if path.suffix == ".html" and path.is_relative_to(ROOT / "templates"):
+            names = {name for pair in of_pages.findall(path.read_text()) for name in pair} & CONTROLLERS.keys()
+            spelled_names |= {name_of(path): names} if names else {}
+    assert spelled_names == NAMES_OF_CONTROLLERS
+
+
+@pytest.mark.parametrize(("line", "package"), [
+    ("from scheduler.controllers.chaining import CAPACITY", "dashboard.plans"),
+    ("from scheduler.controllers import chaining", "dashboard.plans"),
+    ("import scheduler.controllers.chaining", "dashboard.plans"),
+    ("from .chaining import Chains", "scheduler.controllers"),
+    ("from . import chaining", "scheduler.controllers"),
+    ("from ..chaining import Chains as C", "scheduler.controllers.evidence"),
+])
+def test_what_is_taken_from_a_controller_is_seen(line: str, package: str) -> None:
+    assert taken_from_controllers(ast.parse(line), package)

@@ -1,4 +1,5 @@
-"""The state of this version, kept as a back-up: every later version restores it, opens it and goes on with it."""
+"""The state of the version of 25 November 2026 (0fc29840), kept as a back-up: every later version restores it, opens it
+and goes on with it."""
 
 from __future__ import annotations
 

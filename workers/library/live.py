@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HTTP_INGEST = TaskType(
-    name="http_ingest", kind="source", family="source",
+    name="http_ingest", kind="source", family="source", title="HTTP posts",
     doc="Events that are posted to the address /ingest/TEAM/NAME of the site, with the token as bearer: JSON (an "
         "object or a list), lines of JSON, or an Arrow stream. 429 when its readers are behind. What is "
         "posted again within a day under the same Idempotency-Key is taken once.",
@@ -48,7 +48,7 @@ HTTP_INGEST = TaskType(
     cost_us=5,
 )
 MQTT = TaskType(
-    name="mqtt", kind="source", family="source",
+    name="mqtt", kind="source", family="source", title="MQTT",
     doc="Messages of MQTT topics (3.1.1 or 5). The other broker keeps a session, so that with QoS 1 or 2 nothing is "
         "lost while Weir is away. A message may come twice where an acknowledgement was lost: put a task behind it "
         "that leaves repetitions out where that matters.",
@@ -70,7 +70,7 @@ MQTT = TaskType(
     cost_us=5,
 )
 KAFKA = TaskType(
-    name="kafka", kind="source", family="source",
+    name="kafka", kind="source", family="source", title="Kafka",
     doc="Messages of Kafka topics, all partitions, each exactly once: the offsets are kept with the events. A dataflow "
         "that joins a running one gets the messages from then on.",
     build="workers.library.live:kafka", effects=("network",),
@@ -92,7 +92,7 @@ KAFKA = TaskType(
     cost_us=5,
 )
 POSTGRESQL = TaskType(
-    name="postgresql", kind="source", family="source",
+    name="postgresql", kind="source", family="source", title="PostgreSQL",
     doc="New rows of a table of PostgreSQL, by a column whose values only rise (a serial number, say), each exactly "
         "once. Later changes and deletions of rows are not noticed.",
     build="workers.library.live:postgresql", effects=("database",),

@@ -15,7 +15,7 @@ from .reach import SERVER, require_allowed
 
 S3 = "s3://"
 FILES = TaskType(
-    name="files", kind="source", family="source",
+    name="files", kind="source", family="source", title="Files",
     doc="Files that appear in a folder, or in a bucket of an S3-compatible store, each event exactly once: which files "
         "were read, and how far, is kept with the events. A file must appear whole (write it beside, then rename it) "
         "and not change. Names that begin with a dot or an underscore are left out; .gz is unpacked.",

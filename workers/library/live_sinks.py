@@ -51,7 +51,7 @@ _S3 = (
 _WRITTEN = {"kind": "sink", "family": "sink", "chain": "never", "terminal": "connector"}
 
 TO_POSTGRESQL = TaskType(
-    name="to_postgresql",
+    name="to_postgresql", title="PostgreSQL",
     doc="Writes events to a table of PostgreSQL, each exactly once: appended, or put in the place of the row that has "
         "the same key.",
     build="workers.library.live_sinks:to_postgresql", effects=("database",),
@@ -67,7 +67,7 @@ TO_POSTGRESQL = TaskType(
     cost_us=15, **_WRITTEN,
 )
 TO_DELTA = TaskType(
-    name="to_delta",
+    name="to_delta", title="Delta table",
     doc="Appends events to a Delta table, each exactly once: in S3, or in a folder of the installation.",
     build="workers.library.live_sinks:to_delta", effects=("network",),
     writer="workers.engine.sinks.delta:open_delta",
@@ -85,7 +85,7 @@ TO_DELTA = TaskType(
     cost_us=15, **_WRITTEN,
 )
 TO_S3 = TaskType(
-    name="to_s3",
+    name="to_s3", title="S3 objects",
     doc="Writes events to objects of a bucket, Parquet or JSON lines, each event in exactly one. An object is never "
         "changed.",
     build="workers.library.live_sinks:to_s3", effects=("network",), writer="workers.engine.sinks.objects:open_s3",
@@ -100,7 +100,7 @@ TO_S3 = TaskType(
     cost_us=15, **_WRITTEN,
 )
 TO_KAFKA = TaskType(
-    name="to_kafka",
+    name="to_kafka", title="Kafka",
     doc="Writes events to a Kafka topic as JSON objects, in transactions, each exactly once for whoever reads "
         "committed messages alone.",
     build="workers.library.live_sinks:to_kafka", effects=("network",),
@@ -117,7 +117,7 @@ TO_KAFKA = TaskType(
     cost_us=15, **_WRITTEN,
 )
 TO_MQTT = TaskType(
-    name="to_mqtt",
+    name="to_mqtt", title="MQTT",
     doc="Publishes events to MQTT topics (3.1.1 or 5) as JSON objects, in order, each at least once: one whose "
         "acknowledgement was lost comes twice.",
     build="workers.library.live_sinks:to_mqtt", effects=("network",), writer="workers.engine.sinks.mqtt_sink:open_mqtt",

@@ -76,7 +76,7 @@ FORECAST = TaskType(
                   near="never"),
     ),
     stateful=True, movable_state=True, by_key=True, passes_key=True, key="by", selectivity=0.25, cost_us=300,
-    shares_state=("method", "seed"),
+    has_long_steps=True, shares_state=("method", "seed"),
 )
 
 TASK_TYPES = (SLIDING_LINEAR_REGRESSION, FORECAST)

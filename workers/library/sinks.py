@@ -23,7 +23,7 @@ FOLDER = Parameter("folder", "string", "Folder for the files, relative to the in
 MOST_CHARACTERS = 200  # of a folder's path, which gets a name of the task behind it: file systems take 255 of a name
 
 OUTPUT = TaskType(
-    name="output", kind="sink", family="sink",
+    name="output", kind="sink", family="sink", title="An output on its page",
     doc="Keeps the newest events under a name, to browse on the page and to read through the API.",
     build="workers.library.sinks:output", effects=(), opens=True,
     parameters=(

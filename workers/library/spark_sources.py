@@ -16,7 +16,7 @@ from .live_events import COLUMNS, KEEP_DEAD, TIME_FIELD, TIME_UNIT, check_events
 
 VARIABLE = "WEIR_SPARK_SOURCES"
 SPARK_SOURCE = TaskType(
-    name="spark_source", kind="source", family="source",
+    name="spark_source", kind="source", family="source", title="Spark source",
     doc="Rows of a streaming format that Spark knows, or that a package of the operator brings to it. Each once where "
         "the format gives the same rows in the same order when a batch is repeated (as rate-micro-batch, Kafka and "
         "files do), else each at least once.",

@@ -63,6 +63,7 @@ TRAIN = TaskType(
         Parameter("keep", "integer", "How many versions are kept.", default=10, minimum=1, maximum=100),
     ),
     stateful=True, movable_state=True, key="task", selectivity=0.001, cost_us=25,
+    has_long_steps=True,
 )
 PREDICT = TaskType(
     name="predict", kind="transform", family="predict",
@@ -80,7 +81,7 @@ PREDICT = TaskType(
         Parameter("unpredicted", "string", "What becomes of an event that nothing is predicted for: it goes on with "
                   "null, or is left out.", default="null", choices=("null", "drop")),
     ),
-    stateful=True, movable_state=True, key="task", cost_us=25,
+    stateful=True, movable_state=True, key="task", cost_us=25, has_long_steps=True,
 )
 ERROR_ESTIMATE = TaskType(
     name="error_estimate", kind="transform", family="predict",

@@ -46,11 +46,21 @@ from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from scheduler.controllers import loop_values
-from scheduler.controllers.chaining import FUSES_BELOW, UNDO
 from scheduler.controllers.changes import Aspect, BatchMode
 from scheduler.controllers.controller_port import CommandProgress
-from scheduler.controllers.loop_values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
+from scheduler.controllers.loop_values import (
+    ASKED,
+    BEGUN,
+    CHECKING,
+    ENACTING,
+    UNDO,
+    WITHDRAWING,
+    Begin,
+    Command,
+    RollBack,
+)
 from scheduler.guards.policy_sources import CONTROLLERS
+from scheduler.latency.task_chaining import FUSES_BELOW
 from scheduler.model.errors import WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SCHEDULE, SET, PlanKind
 from scheduler.model.settings_of_fragments import USUAL

@@ -42,8 +42,8 @@ from dashboard.operations.services import drain_node
 from dashboard.teams.models import User
 from dashboard.teams.permissions import require_superuser
 from scheduler.adaptation.machine_orders import MachineBounds, OrderedMachine, StartMachine, StopMachine, orders_for
-from scheduler.controllers.alternate_adaptation import NAME, slots_wanted
-from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.adapted_dataflows import slots_wanted
+from scheduler.controllers.controller_registry import BY_GOALS
 from scheduler.controllers.evidence.adaptations import evidence as evidence_of
 from scheduler.controllers.loop_values import RECOMMENDS
 from scheduler.controllers.vetoes import PEACE_S
@@ -151,7 +151,7 @@ def _decide(*, at: datetime) -> None:
     evidence = evidence_of(StoredWorld(at))
     if evidence is None:
         return
-    policies = policies_of(CONTROLLERS[NAME])
+    policies = policies_of(BY_GOALS)
     wanted = slots_wanted(evidence, policies)
     advised = wanted + slots_wanted(evidence, policies, mode=RECOMMENDS)
     orders = list(MachineOrder.objects.filter(state__in=OPEN_STATES))

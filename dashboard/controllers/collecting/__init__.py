@@ -17,4 +17,4 @@ from scheduler.controllers.evidence.world import Collector
 COLLECTORS: Mapping[str, Collector[StoredWorld]] = {
     **PURE_COLLECTORS,
     "slow_tasks": replace(
-        PURE_COLLECTORS["slow_tasks"], evidence=isolation_notes.evidence, is_urgent=isolation_notes.is_urgent)}
+        PURE_COLLECTORS["slow_tasks"], note=isolation_notes.note, is_urgent=isolation_notes.is_urgent)}

@@ -31,7 +31,7 @@ from scheduler.model.fragment import Fragment, node_of
 
 __all__ = ["INFO", "LEVELS", "LINES", "MOST_LINES", "LogQuestion", "ReadLog", "dataflow_log", "process_log"]
 CONNECTORS, SPARE = "connectors", "spare"  # processes of a node besides its slots
-_MARK = re.compile(r"[0-9a-f]{1,16}:\d{1,18}")  # of one node's answer
+_CURSOR = re.compile(r"[0-9a-f]{1,16}:\d{1,18}")  # of one node's answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +138,26 @@ def _read(
             f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
     count = max(1, min(question.count, MOST_LINES))
     wanted = asdict(replace(question, search=question.search[:SEARCHED], count=count))
-    marks = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
+    cursors = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
     reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
     answers = node_calls.read_logs([
         replace(orders[node], **wanted | {
-            "id": secrets.token_hex(16), "after": mark if _MARK.fullmatch(mark := marks.get(node, "")) else ""})
+            "id": secrets.token_hex(16),
+            "after": cursor if _CURSOR.fullmatch(cursor := cursors.get(node, "")) else ""})
         for node in reporting]) if reporting else {}
     entries = sorted(
         ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda pair: pair[1].at_ms)
     newest = entries[-count:]
     return ReadLog(
-        [_line(node, line, names, view, dataflow_id) for node, line in newest], _mark(marks, answers),
+        [_line(node, line, names, view, dataflow_id) for node, line in newest], _cursor(cursors, answers),
         len(entries) - len(newest) + sum(answer.left_out for answer in answers.values()),
         sorted(orders.keys() - answers.keys()))
 
 
-def _mark(marks: dict[str, str], answers: dict[str, LogAnswer]) -> str:
+def _cursor(cursors: dict[str, str], answers: dict[str, LogAnswer]) -> str:
     """Where the next question goes on; as before at nodes that did not answer."""
-    marks = marks | {node: answer.after for node, answer in answers.items()}
-    return ",".join(f"{node}={mark}" for node, mark in sorted(marks.items()) if _MARK.fullmatch(mark))
+    cursors = cursors | {node: answer.after for node, answer in answers.items()}
+    return ",".join(f"{node}={cursor}" for node, cursor in sorted(cursors.items()) if _CURSOR.fullmatch(cursor))
 
 
 def _line(node: str, line: LogLine, names: dict[str, str], view: View, dataflow_id: str) -> ReadLogLine:

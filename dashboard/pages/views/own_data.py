@@ -27,10 +27,6 @@ from dashboard.teams.services import set_secret
 from scheduler.model.errors import NotFound, Problem, WeirError
 from scheduler.model.task_types import TaskType
 
-WORDS = {
-    "http_ingest": "HTTP posts", "mqtt": "MQTT", "kafka": "Kafka", "postgresql": "PostgreSQL", "files": "Files",
-    "spark_source": "Spark source", "output": "An output on its page", "to_postgresql": "PostgreSQL",
-    "to_delta": "Delta table", "to_s3": "S3 objects", "to_kafka": "Kafka", "to_mqtt": "MQTT"}  # others: their names
 TYPES = (*(kind for kind in COLUMN_TYPES if "(" not in kind), "decimal(38,2)")
 UNITS = ("ms", "s", "us", "ns")
 SEEN = 6  # events above the columns: these are what one has to correct, and are to be in sight
@@ -242,10 +238,12 @@ def _shown(
         context |= {"chosen": chosen, "fields": fields, "usual": [field for field in fields if field.is_usual],
                     "more": [field for field in fields if not field.is_usual]}
     among = own_data.sources() if step == "source" else own_data.targets()
-    kinds = [(kind.name, WORDS.get(kind.name, kind.name), kind.doc.partition(". ")[0]) for kind in among]
+    kinds = [(kind.name, kind.title or kind.name, kind.doc.partition(". ")[0]) for kind in among]
+    source = own_data.type_named(answers.type, own_data.sources())
+    kind_words = answers.type if source is None else source.title or source.name
     return render(
-        request, "own_data.html", {**context, "answers": answers, "kinds": kinds,
-                                   "kind_words": WORDS.get(answers.type, answers.type)}, status=status)
+        request, "own_data.html", {**context, "answers": answers, "kinds": kinds, "kind_words": kind_words},
+        status=status)
 
 
 def _type_of(step: str, answers: OwnData) -> TaskType | None:

@@ -10,7 +10,8 @@ import numpy as np
 
 from scheduler.adaptation.adaptation_port import Forecast
 from scheduler.adaptation.shared_slots import AdaptationRoom
-from scheduler.controllers.alternate_adaptation import EVENT_US, EVERY_S, LACK, STEP_S, Adaptations, AdaptedDataflow
+from scheduler.controllers.adapted_dataflows import STEP_S, Adaptations, AdaptedDataflow
+from scheduler.controllers.alternate_adaptation import EVENT_US, EVERY_S, LACK
 from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import HOUR_S, Round

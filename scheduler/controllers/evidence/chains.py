@@ -9,17 +9,17 @@ from itertools import islice
 
 import numpy as np
 
-from scheduler.controllers.batch_opening import LIMITED
-from scheduler.controllers.chaining import FUSES_BELOW, UNDO, Chaining, Chains, FusedChain, LateWay
+from scheduler.controllers.chaining import Chaining, Chains, FusedChain, LateWay
 from scheduler.controllers.changes import Aspect, AspectChange, Carriage
 from scheduler.controllers.controller_port import Effect
-from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.dry_run import Frame
-from scheduler.controllers.loop_values import KEPT, UNCHECKED, Round
+from scheduler.controllers.fusion_candidates import Candidate
+from scheduler.controllers.loop_values import KEPT, UNCHECKED, UNDO, Round
+from scheduler.controllers.promised_measures import LIMITED
 from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.latency.limits_met import LATE, TOLERATED, LimitStatus
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.task_chaining import ChainingFacts
+from scheduler.latency.task_chaining import FUSES_BELOW, ChainingFacts
 from scheduler.latency.triggers import SMALLEST_S
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import node_of

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 
 from scheduler.controllers.controller_port import Effect, MeasureSample
-from scheduler.controllers.defragmentation import Candidate
 from scheduler.controllers.deploying import SLOT, TRAFFIC, Asker, Deploying, Deployments, resting_tasks
 from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.fusion_candidates import Candidate
 from scheduler.controllers.loop_values import DAY_S, Round
 from scheduler.deployment.queues import grows
 from scheduler.history.points import grid

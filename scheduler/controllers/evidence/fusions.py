@@ -7,9 +7,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.controllers.controller_port import Effect, MeasureSample
-from scheduler.controllers.defragmentation import CORES, LATENCY, Candidate, Defragmentation, Fusions
+from scheduler.controllers.defragmentation import Defragmentation, Fusions
 from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.fusion_candidates import Candidate
 from scheduler.controllers.loop_values import HOUR_S, Round
+from scheduler.controllers.promised_measures import CORES, LATENCY
 from scheduler.history.series import MINUTE, TEN_SECONDS
 from scheduler.model.estate import Estate
 from scheduler.performance.pricing import query_cores

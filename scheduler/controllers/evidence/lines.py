@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.controllers.defragmentation import Candidate
+from scheduler.controllers.fusion_candidates import Candidate
 from scheduler.history.points import grid
 from scheduler.history.port import History
 from scheduler.history.series import DATAFLOW, QUERY, STREAM, TASK, Grain, Series

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from scheduler.controllers.batch_opening import LIMITED, LimitThen, ModeChange, Modes, QueryFigures, UserOfQueries
+from scheduler.controllers.batch_opening import LimitThen, ModeChange, Modes, QueryFigures, UserOfQueries
 from scheduler.controllers.controller_port import Effect, MeasureSample
-from scheduler.controllers.defragmentation import CORES
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import Round
+from scheduler.controllers.promised_measures import CORES, LIMITED
 from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
 from scheduler.latency.limits_met import IMPOSSIBLE
 from scheduler.latency.pacing import Queries

@@ -282,6 +282,8 @@ class Collector(Generic[W]):
         ``(world, begin_s, end_s)``: what there was, the oldest first, as far as it is kept.
     effect : callable
         ``(round, world)``: what was measured since a round's change was in force.
+    note : callable, optional
+        ``(world, evidence)``: what the site writes down of it for people, before the controller decides.
     is_urgent : callable, optional
         ``(world)``: whether its controllers are to decide between two turns of the loop, too.
     """
@@ -289,4 +291,5 @@ class Collector(Generic[W]):
     evidence: Callable[[W], Any]
     frames: Callable[[W, float, float], Iterator[Frame]]
     effect: Callable[[Round, W], Effect | None]
+    note: Callable[[W, Any], None] = lambda world, evidence: None
     is_urgent: Callable[[W], bool] = lambda world: False

@@ -16,7 +16,7 @@ from scheduler.adaptation.machine_orders import (
     orders_for,
 )
 from scheduler.adaptation.shared_slots import AdaptationRoom
-from scheduler.controllers.alternate_adaptation import Adaptations, AdaptedDataflow, slots_wanted
+from scheduler.controllers.adapted_dataflows import Adaptations, AdaptedDataflow, slots_wanted
 from scheduler.controllers.loop_values import ACTS, RECOMMENDS, Policy
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, RentedVm, VmClass

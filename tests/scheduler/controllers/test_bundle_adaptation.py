@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.adaptation.shared_slots import AdaptationRoom
-from scheduler.controllers.alternate_adaptation import LACK, Adaptations, AdaptedDataflow, Adapting, slots_wanted
+from scheduler.controllers.adapted_dataflows import Adaptations, AdaptedDataflow, slots_wanted
+from scheduler.controllers.alternate_adaptation import LACK, Adapting
 from scheduler.controllers.bundle_adaptation import BundleOffer, OfferedBundles, other_rate, preferred_rate
 from scheduler.controllers.changes import Aspect
 from scheduler.controllers.control_loop import step

@@ -26,7 +26,6 @@ from . import fold_files
 from .fold_host import FoldDefinition
 
 LIBRARY = "workers.library."
-LONG_STEPS = frozenset({"train", "forecast", "predict"})  # of models: the folds of other queries would wait
 REST_S = 1.0  # between two hosts that end by themselves
 
 
@@ -49,7 +48,7 @@ def can_be_hosted(
 def _is_hosted(task: Task, task_type: TaskType) -> bool:
     return (
         task_type.movable_state and task_type.effects == () and task_type.build.startswith(LIBRARY)
-        and task_type.name not in LONG_STEPS and not task.config.get("idle"))
+        and not task_type.has_long_steps and not task.config.get("idle"))
 
 
 @dataclass

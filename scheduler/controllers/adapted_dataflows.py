@@ -1,0 +1,139 @@
+"""Dataflows with goals as adaptation looks at them, what an algorithm answers for one, and the slots that they want."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scheduler.adaptation.adaptation_port import AdaptationProblem, Forecast
+from scheduler.adaptation.adaptation_registry import ADAPTATIONS
+from scheduler.adaptation.shared_slots import AdaptationAnswer, AdaptationRoom, choose_on_slots, slot_class
+from scheduler.model.checks import FiniteFigures
+from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.simulation.elastic import ElasticDataflow
+from scheduler.simulation.problem import BreakEven, Conditions, price_of_value
+
+from .bundle_adaptation import OfferedBundles
+from .loop_values import ACTS, Policy
+
+STEP_S = 60.0  # Ω is of so long a step
+
+
+@dataclass(frozen=True)
+class AdaptedDataflow(FiniteFigures):
+    """A dataflow with goals, as adaptation looks at it.
+
+    Parameters
+    ----------
+    elastic : ElasticDataflow
+        Its running tasks; of each the alternates that may be on now, the one that is on among them.
+    names : mapping of str to str
+        By running task that may be switched its id in the document.
+    sharers : mapping of str to tuple of str
+        By such a task, and by one that a schedule divides, the other teams that run it.
+    rates_per_s, waiting : mapping of str to float
+        By running task: events a second that are expected from outside, and events that wait.
+    room : AdaptationRoom
+        Where its tasks run, and what of each core they may take.
+    slot_hour : float
+        What a slot costs for an hour.
+    event_us : float, optional
+        CPU that its queries took for each event from outside, in µs; None where that is not known.
+    kept : tuple of str
+        Sentences on dynamic tasks that are left as they are.
+    forecast : Forecast, optional
+        What is expected in the steps to come, for algorithms that look ahead.
+    expects : tuple of str
+        Sentences on what is expected from outside, and why averages decide where they do.
+    bundles : OfferedBundles, optional
+        The schedule that it runs by, and the one that it would; None where it has none.
+    """
+
+    id: str
+    team: str
+    goals: DataflowGoals
+    elastic: ElasticDataflow
+    active: Mapping[str, str]
+    names: Mapping[str, str]
+    sharers: Mapping[str, tuple[str, ...]]
+    rates_per_s: Mapping[str, float]
+    waiting: Mapping[str, float]
+    room: AdaptationRoom
+    slot_hour: float
+    event_us: float | None = None
+    kept: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+    expects: tuple[str, ...] = ()
+    bundles: OfferedBundles | None = None
+
+    @property
+    def load_tasks(self) -> tuple[str, ...]:
+        """Its sources, whose rate is its load."""
+        return self.elastic.sources
+
+    @property
+    def sharing_teams(self) -> tuple[str, ...]:
+        """The other teams that run any of its tasks."""
+        return tuple(sorted({team for teams in self.sharers.values() for team in teams}))
+
+    @property
+    def problem(self) -> AdaptationProblem:
+        """What is to be decided, with slots as machines that are paid by the second."""
+        goals = self.goals
+        return AdaptationProblem(
+            self.elastic, (slot_class(self.slot_hour, tasks=len(self.elastic.tasks)),),
+            BreakEven(goals.most_per_hour * goals.hours, goals.least_per_hour * goals.hours), hours=goals.hours,
+            least=goals.throughput, tolerance=goals.tolerance, step_s=STEP_S, billing="seconds")
+
+    @property
+    def value_per_hour(self) -> float:
+        """How much value a unit of money an hour is to bring, over the time of its goals (4.9)."""
+        return price_of_value(self.elastic, self.problem.goal) * self.goals.hours
+
+    @property
+    def conditions(self) -> Conditions:
+        """The step to come, as it is expected."""
+        return Conditions(self.rates_per_s, STEP_S, self.waiting)
+
+
+@dataclass(frozen=True)
+class Adaptations:
+    """The evidence: dataflows with goals, by which algorithm is decided, and in which currency."""
+
+    dataflows: tuple[AdaptedDataflow, ...] = ()
+    algorithm: str = "CE"
+    currency: str = ""
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in ADAPTATIONS:
+            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(ADAPTATIONS)}")
+
+
+def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
+    """What an algorithm of the registry would have on now, and what else was looked at; the same for the same."""
+    return choose_on_slots(
+        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm],
+        forecast=dataflow.forecast)
+
+
+def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy], *, mode: str = ACTS) -> int:
+    """Slots that dataflows of teams where adaptation has this mode would take besides: of those that no alternate
+    brings to their throughput, each as many as its goals pay for (``most_per_hour``)."""
+    slots = 0
+    for dataflow in evidence.dataflows:
+        if policies.get(dataflow.team, Policy()).mode != mode:
+            continue
+        answer = answer_for(dataflow, evidence.algorithm)
+        if answer.chosen.throughput >= dataflow.goals.throughput:
+            continue
+        if dataflow.bundles is not None:
+            other = dataflow.bundles.other
+            if other is not None and other.per_hour <= dataflow.goals.most_per_hour and (
+                    other.sustained_per_s > dataflow.bundles.now.sustained_per_s):
+                slots += other.to_buy
+        elif answer.more_slots:
+            left = dataflow.goals.most_per_hour - answer.chosen.per_hour
+            paid = math.floor(left / dataflow.slot_hour) if dataflow.slot_hour > 0 else answer.more_slots
+            slots += max(0, min(answer.more_slots, paid))
+    return slots
