@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 import redis
 from django.core.mail import EmailMessage, get_connection
+from django.test import override_settings
 from requests import RequestException
 
 from dashboard import jobs, queue
@@ -86,6 +87,11 @@ def _mail(server: Trickling) -> None:
     EmailMessage("S", "T", "a@example.org", ["b@example.org"], connection=connection).send()
 
 
+def _provider(server: Trickling) -> None:
+    with override_settings(OIDC_ISSUER=f"http://127.0.0.1:{server.port}"):
+        provider_session().get(f"http://127.0.0.1:{server.port}/x")
+
+
 WHO_ASKS: dict[str, tuple[Callable[[Trickling], Any], type[Exception] | tuple[type[Exception], ...]]] = {
     "a webhook": (lambda slow: post_json(f"http://127.0.0.1:{slow.port}/x", b"{}", {}), NotDelivered),
     "lineage": (lambda slow: post_json(f"http://127.0.0.1:{slow.port}/x", b"{}", {}, is_operators=True), NotDelivered),
@@ -93,8 +99,7 @@ WHO_ASKS: dict[str, tuple[Callable[[Trickling], Any], type[Exception] | tuple[ty
         [{"a": 1}], url=f"http://127.0.0.1:{slow.port}/x", token=None, patience_s=0.3), NotPosted),
     "http_get": (lambda slow: fetch(
         f"http://127.0.0.1:{slow.port}/x", headers={}, most_bytes=1_000, patience_s=0.3), NotAnswered),
-    "the provider of single sign-on": (
-        lambda slow: provider_session().get(f"http://127.0.0.1:{slow.port}/x"), RequestException),
+    "the provider of single sign-on": (_provider, RequestException),
     "mail": (_mail, OSError)}
 
 

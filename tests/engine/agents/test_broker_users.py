@@ -106,7 +106,7 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of e
     "skip": (CHANNEL, ("f1-0", "0-0", "0-0", "0-0", 0, 0), b""),
     "spill": (CHANNEL, ("f1-0", "0-0"), b""),
     "take_hold": (HOLD, ("n1", "t", 0), 1),
-    "take_ranges": ((keys.ranges("f0-5"), keys.ranges("f1-0")), ("f1-0", 60), 0),
+    "take_ranges": ((keys.ranges("f0-5"), keys.ranges("f1-0")), ("f1-0", 60), 1),
     "unregister": (CHANNEL, ("f1-0", 1), 0),
     "waiting": (CHANNEL, ("f1-0", 4), 0),
     "write": (CHANNEL, (0, 1, 0, 1, b"block", 0), 1),
@@ -206,6 +206,7 @@ def test_weirs_own_scripts_are_run_by_their_digests(users, broker, role):
         for name, (names, arguments, answer) in CALLS.items():
             broker.flushdb()
             Channels(broker).open_channel("f1-0.0", schema_json="{}", readers=["f1-0"])
+            broker.hset(keys.ranges("f0-5"), mapping={"owner": "f0-5", "next": 7})
             assert client.evalsha(scripts.digests()[name], len(names), *names, *arguments) == answer, name
             with pytest.raises(redis.exceptions.NoPermissionError):
                 client.evalsha(scripts.digests()[name], 1, "weir:secrets", *arguments)

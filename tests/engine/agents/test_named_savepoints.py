@@ -90,12 +90,12 @@ def test_who_begins_with_a_savepoint_goes_on_exactly_there_whenever_slots_die(se
         world.turns(after)
         assert world.files.read(old, KIND) == part, "a savepoint is of one moment"
         first = (SAVEPOINTS.loads(part.decode()).source_offset or {"next": 0})["next"]
-        places = {f"{task}*": SavedTask("monday", old, task) for task in chain()}
-        new = world.run("*", slots[1], restores=places)
+        places = {f"{task}+": SavedTask("monday", old, task) for task in chain()}
+        new = world.run("+", slots[1], restores=places)
         assert new == "f2-0"
         if moves:  # perhaps before it has begun
             world.turns(after)
-            heir = world.run("*", slots[2], inherits=(new,))
+            heir = world.run("+", slots[2], inherits=(new,))
         world.deadly = False
         events = [] if first == NUMBERS else [(number, number) for number in range(first, NUMBERS)]
         world.until(lambda: set(world.running) == {heir if moves else new}
@@ -121,7 +121,7 @@ def test_a_part_that_is_not_there_is_named_and_nothing_begins():
     with pytest.MonkeyPatch.context() as patch:
         world = SavingWorld(random.Random(1), patch)
         world.deadly = False
-        name = world.run("*", 0, restores={"count*": SavedTask("monday", "f9-9", "count")})
+        name = world.run("+", 0, restores={"count+": SavedTask("monday", "f9-9", "count")})
         world.turns(60)
         run = world.runs[NEAR[0]][name]
         assert run.state is FragmentState.BACKOFF and name not in world.running
