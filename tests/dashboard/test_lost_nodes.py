@@ -27,7 +27,7 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
-from scheduler.elasticity.copied_queries import ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.elasticity.copied_queries import CHANGING_HANDS, ON_ITS_WAY, TOO_FEW_NODES
 from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
@@ -255,7 +255,10 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert (row.name, row.severity) == ("n1", WARN)
     shown(survives=0, copies=1, not_copied=ON_ITS_WAY)
     [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
-    assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause
+    assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause and "All are there" not in row.remedy
+    assert "All are there in about 40 s." in shown(survives=0, copies=1, not_copied=ON_ITS_WAY, copy_left_ms=41_300)[3]
+    held_up = shown(survives=0, copies=1, not_copied=CHANGING_HANDS, copy_left_ms=0)[3]
+    assert "Copies count again" in held_up and "All are there" not in held_up, "no byte is waited for"
     shown(survives=0, copies=1, not_copied=TOO_FEW_NODES, since_ms=1_000)
     assert not [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES], "it has just begun"
     dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="its batches stay open")
