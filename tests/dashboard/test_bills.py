@@ -124,12 +124,12 @@ def test_shared_tasks_are_paid_in_equal_shares(world: World, slots: Slots, clock
 
 
 def test_what_every_bundle_of_a_divided_task_used_is_paid_for_the_task(
-    keyed: World, slots: Slots, clock  # noqa: F811
+    keyed: World, slots: Slots  # noqa: F811
 ) -> None:
-    record = run(keyed, 50)
+    record, begin = run(keyed, 50), datetime.now(UTC)
     slots.cpu_ms = {f"n1/{number}": 0 for number in range(10)}
     slots.since_ms = dict.fromkeys(slots.cpu_ms, 1)
-    record_usage(at=NOON)
+    record_usage(at=begin)
     bundles = mean(record).bundles
     assert len({bundle.slot for bundle in bundles}) > 2
     of_others = {bundle.slot for fragment in load_estate().fragments.values() if fragment.id != mean(record).id
@@ -138,7 +138,7 @@ def test_what_every_bundle_of_a_divided_task_used_is_paid_for_the_task(
     for seconds, name in enumerate(sorted({bundle.slot for bundle in bundles} - of_others), start=1):
         slots.work(1_000 * seconds, slot=name)
         used_s += seconds
-    record_usage(at=NOON + 60 * SECOND)
+    record_usage(at=begin + 60 * SECOND)
     of_task = record.usage.filter(fingerprint__in=mean(record).tasks)
     assert sum(of_task.values_list("cpu_us", flat=True)) == 1_000_000 * used_s > 1_000_000
     assert paid(record) == charged() == pytest.approx(10_000 * used_s, abs=10), "and nobody else's is charged"
