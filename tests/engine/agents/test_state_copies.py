@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 import redis
@@ -38,7 +37,6 @@ from workers.engine.agents.reconciling.snapshot import Records, Snapshot
 from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.reconciling.state_copies import QueryCopies
 from workers.engine.agents.supervising.copy_holders import CopyHolders
-from workers.engine.agents.transport import parcels
 from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy, moved_on
 from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
@@ -398,27 +396,3 @@ def test_one_whose_places_at_the_broker_are_none_keeps_no_other_from_copies(tmp_
 def test_what_is_lacking_is_a_copy_on_its_way_a_node_or_room() -> None:
     assert [why_fewer(2, chosen=chosen, others=others) for chosen, others in ((2, 2), (1, 1), (0, 0), (1, 2))] == [
         ON_ITS_WAY, TOO_FEW_NODES, TOO_FEW_NODES, NO_ROOM]
-
-
-def test_how_long_a_large_copy_still_takes_is_told_until_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parcels, "WINDOW", 1)  # so that a small one takes several looks
-    broker = PlayedRedis()
-    Channels(broker).open_channel("f1-0.0", schema_json="{}")
-    owner, holder = Side(broker, tmp_path / "n1", "n1"), Side(broker, tmp_path / "n2", "n2")
-    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",)}, {}, ("n1", "n2")))
-    holder.node_store.write_copy_wishes(CopyWishes({}, {BEFORE.id: "n1"}, ("n1", "n2")))
-    owner.has_done(0, '{"f1-0.0":"2-0"}')
-    assert owner.turn(BEFORE) == [("n2",)]
-    make_copies(owner.store, ("f1-1--n2",), Savepoint(
-        offsets={"f1-0.0": Offset("2-0")}, states={"t": [Random(1).randbytes(1 << 19).hex()]}, repeats=1))
-    told = []
-    while not told or told[-1].get("survives") == 0:
-        assert owner.turn(BEFORE) == [] and len(told) < 20
-        told.append(owner.copies.told(BEFORE.id))
-        holder.turn()
-    left_ms = [facts.get("copy_left_ms") for facts in told]
-    assert left_ms[0] is None and left_ms[-1] is None
-    assert left_ms[1:-1] == sorted(left_ms[1:-1], reverse=True) and left_ms[1] > 0
-    assert left_ms[1] == pytest.approx(1_000 * (len(told) - 2), abs=1_000), "as long as it then took, to a look"

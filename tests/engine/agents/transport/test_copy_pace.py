@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.contracts.offsets import Offset
+from scheduler.contracts.savepoints import Savepoint
+from workers.engine.agents.node_files.node_store import CopyWishes
+from workers.engine.agents.transport import parcels
 from workers.engine.agents.transport.ahead import Sent
 from workers.engine.agents.transport.copy_pace import WINDOW_BYTES, CopyPace
+from workers.engine.agents.transport.copying import make_copies
+from workers.engine.channels.channel_registry import Channels
+
+from ...channels.played_redis import PlayedRedis
+from ..test_state_copies import BEFORE, Side
 
 MB = 1 << 20
 LACKING = {"survives": 0, "copies": 1}
@@ -62,3 +74,27 @@ def test_copies_go_beside_each_other_and_the_last_one_counts() -> None:
     assert left(pace) is None, "one of its copies is not made yet"
     pace.keep({"f1-0--n2"})
     assert (left(pace), left(pace, "f2-0")) == (1_000, None)
+
+
+def test_how_long_a_large_copy_still_takes_is_told_until_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parcels, "WINDOW", 1)  # so that a small one takes several looks
+    broker = PlayedRedis()
+    Channels(broker).open_channel("f1-0.0", schema_json="{}")
+    owner, holder = Side(broker, tmp_path / "n1", "n1"), Side(broker, tmp_path / "n2", "n2")
+    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",)}, {}, ("n1", "n2")))
+    holder.node_store.write_copy_wishes(CopyWishes({}, {BEFORE.id: "n1"}, ("n1", "n2")))
+    owner.has_done(0, '{"f1-0.0":"2-0"}')
+    assert owner.turn(BEFORE) == [("n2",)]
+    make_copies(owner.store, ("f1-1--n2",), Savepoint(
+        offsets={"f1-0.0": Offset("2-0")}, states={"t": [Random(1).randbytes(1 << 19).hex()]}, repeats=1))
+    told = []
+    while not told or told[-1].get("survives") == 0:
+        assert owner.turn(BEFORE) == [] and len(told) < 20
+        told.append(owner.copies.told(BEFORE.id))
+        holder.turn()
+    left_ms = [facts.get("copy_left_ms") for facts in told]
+    assert left_ms[0] is None and left_ms[-1] is None
+    assert left_ms[1:-1] == sorted(left_ms[1:-1], reverse=True) and left_ms[1] > 0
+    assert left_ms[1] == pytest.approx(1_000 * (len(told) - 2), abs=1_000), "as long as it then took, to a look"
