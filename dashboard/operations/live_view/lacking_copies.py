@@ -68,10 +68,10 @@ def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -
 def _until_all(fewer: Sequence[tuple[Fragment, QueryReport]]) -> str:
     """In how long about all of these queries have their copies; empty unless that is known of each."""
     times = [report.copy_left_ms for _, report in fewer if report.not_copied == ON_ITS_WAY]
-    known = [time_ms for time_ms in times if time_ms is not None]
-    if len(known) < len(fewer):
+    measured = [time_ms for time_ms in times if time_ms is not None]
+    if len(measured) < len(fewer):
         return ""
-    return f" All are there in about {figure_in_words(max(1.0, max(known) / 1000), most=1)}."
+    return f" All are there in about {figure_in_words(max(1.0, max(measured) / 1000), most=1)}."
 
 
 def _if_lost(node: str, without: int) -> str:

@@ -89,12 +89,12 @@ def test_how_long_a_large_copy_still_takes_is_told_until_it_is_there(
     assert owner.turn(BEFORE) == [("n2",)]
     make_copies(owner.store, ("f1-1--n2",), Savepoint(
         offsets={"f1-0.0": Offset("2-0")}, states={"t": [Random(1).randbytes(1 << 19).hex()]}, repeats=1))
-    told = []
-    while not told or told[-1].get("survives") == 0:
-        assert owner.turn(BEFORE) == [] and len(told) < 20
-        told.append(owner.copies.told(BEFORE.id))
+    answers = []
+    while not answers or answers[-1].get("survives") == 0:
+        assert owner.turn(BEFORE) == [] and len(answers) < 20
+        answers.append(owner.copies.told(BEFORE.id))
         holder.turn()
-    left_ms = [facts.get("copy_left_ms") for facts in told]
+    left_ms = [facts.get("copy_left_ms") for facts in answers]
     assert left_ms[0] is None and left_ms[-1] is None
     assert left_ms[1:-1] == sorted(left_ms[1:-1], reverse=True) and left_ms[1] > 0
-    assert left_ms[1] == pytest.approx(1_000 * (len(told) - 2), abs=1_000), "as long as it then took, to a look"
+    assert left_ms[1] == pytest.approx(1_000 * (len(answers) - 2), abs=1_000), "as long as it then took, to a look"

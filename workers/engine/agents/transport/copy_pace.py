@@ -54,8 +54,8 @@ class CopyPace:
         times = [
             self._time_of(left) for name, (left, _) in self._left.items()
             if name.partition(keys.COPY_MARK)[0] == fragment_id]
-        known = [time_ms for time_ms in times if time_ms is not None]
-        return {**facts, "copy_left_ms": max(known)} if known and len(known) == len(times) else facts
+        measured = [time_ms for time_ms in times if time_ms is not None]
+        return {**facts, "copy_left_ms": max(measured)} if measured and len(measured) == len(times) else facts
 
     def _time_of(self, left_bytes: int | None) -> int | None:
         """How many ms so much takes. How fast less goes than fits into the window depends on how often both nodes look,
