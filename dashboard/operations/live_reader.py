@@ -43,7 +43,13 @@ from dashboard.operations.live_view.live_documents import (
 from dashboard.operations.live_view.live_sources import sources_of
 from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.operations.live_view.state_holders import survival_now
-from dashboard.operations.live_view.survival import DataflowSurvival, copied, survival_of
+from dashboard.operations.live_view.survival import (
+    DataflowSurvival,
+    copied,
+    cost_of_one_more,
+    estate_in_words,
+    survival_of,
+)
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import QueryReport, copy_age_ms
 from scheduler.model.alternates import is_dynamic, on_in
@@ -129,11 +135,12 @@ def _counts(view: View) -> EstateCounts:
     sources, sinks = sources_and_sinks(view, view.tasks)
     queries = [(fragment, bundle) for fragment in view.fragments() for bundle in fragment.queries]
     reports = [view.bundle_report(bundle) for _, bundle in queries]
-    count = copied(reports)
-    with_copies = [query for query, report in zip(queries, reports, strict=True) if report.survives] if count else []
+    with_copies = [query for query, report in zip(queries, reports, strict=True) if report.survives]
+    survives = survival_now(view, with_copies)
     return EstateCounts(
-        queries=len(reports), copied=count,
-        survives=str(survival_now(view, with_copies)) if with_copies else None, submitted=len(view.records),
+        queries=len(reports), copied=copied(reports), survives=str(survives) if with_copies else None,
+        survival=estate_in_words(reports, survives), **cost_of_one_more(reports, copy_s=settings.COPY_S),
+        submitted=len(view.records),
         running_tasks=sum(1 for task in view.tasks if is_working(view.estate, task)),
         without_reuse=sum(
             len(view.estate.submitted[key].running) for key in view.records if not view.estate.submitted[key].paused),

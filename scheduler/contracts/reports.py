@@ -59,13 +59,15 @@ class QueryReport:
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     # Of its state, where copies are asked for: how many machines it may lose, how many copies it is to have (0: it is
     # not copied), the nodes whose copies count, the newest first, since when the oldest of these lacks a batch that the
-    # query has begun (where it lacks none: when it was whole, by its holder's clock), and why there are fewer.
+    # query has begun (where it lacks none: when it was whole, by its holder's clock), why there are fewer, and in how
+    # many ms about all that are on their way are there.
     survives: int | None = None
     copies: int | None = None
     held_by: tuple[str, ...] = ()
     copied_at_ms: int | None = None
     lacks_none: bool = False
     not_copied: str | None = None
+    copy_left_ms: int | None = None
     real_time: bool = False  # its batches stay open
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can

@@ -15,6 +15,7 @@ from dashboard.catalog.services import choose_goals
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
 from dashboard.operations.estate_store.estate_loader import load_estate
+from scheduler.controllers.evidence.minute_forecasts import MinuteForecast, MinuteForecasts
 from scheduler.history.series import QUERY, Series
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
@@ -87,6 +88,24 @@ def test_more_comes_than_the_schedule_holds_and_bundles_are_added(loop: Loop, re
     assert now is not None and now.sustained_per_s >= 50.0
     loop.run()
     assert phases(ADAPTATION) == ["checking"]
+
+
+def test_bundles_are_added_before_a_rise_that_is_forecast(
+    loop: Loop, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bundles(record)
+    comes(loop, record, 16.0)
+    loop.run()
+    assert not RoundRow.objects.filter(controller=ADAPTATION).exists(), "what comes now fits"
+    monkeypatch.setattr(MinuteForecasts, "rates", lambda _, history, sources, now_s: {
+        source: MinuteForecast(now_s, 16.0, (40.0,) * 7, (0.05,) * 7, 0.05, "season") for source in sources})
+    loop.at += timedelta(seconds=120)
+    comes(loop, record, 16.0)
+    loop.run()
+    proposal = decided()
+    assert proposal.plan.options["schedule"]["rate_per_s"] == 50.0, "for what is to come"
+    enacted(proposal)
+    assert bundles(record) > before
 
 
 def test_little_comes_and_bundles_are_taken(profiled: World, loop: Loop, record: DataflowRecord) -> None:

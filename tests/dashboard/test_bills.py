@@ -22,6 +22,7 @@ from dashboard.operations.models import BatchFigures, FragmentRow
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, enacted, removal_planned, running
 from tests.dashboard.played import Played
+from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -40,8 +41,7 @@ class Slots:
     batches: int = 0  # for each 10 ms of being busy
 
     def read(self, look_up) -> dict:
-        estate = load_estate()
-        look_up(list(estate.fragments))
+        running = look_up([bundle.id for fragment in load_estate().fragments.values() for bundle in fragment.queries])
         bill_of = {}
         for slot, cpu_ms in self.cpu_ms.items():
             queries = {
@@ -50,7 +50,7 @@ class Slots:
                     **{f"{position}:n": self.events for position in range(len(fragment.tasks))},
                     f"ch:{fragment.channel_of(fragment.tasks[0])}": 3 * self.events,
                 }
-                for fragment in estate.fragments.values() if fragment.slot == slot
+                for fragment in running.values() if fragment.slot == slot
             }
             bill_of[slot] = {
                 "since_ms": self.since_ms[slot], "cpu_ms": cpu_ms, "memory_mb_s": cpu_ms // 10, "queries": queries}
@@ -121,6 +121,27 @@ def test_shared_tasks_are_paid_in_equal_shares(world: World, slots: Slots, clock
         assert (one.needed_ms, one.user_ms) == (1000, 2000)
     for row in first.usage.exclude(fingerprint__in=shared):
         assert row.cost_nanos == row.alone_nanos
+
+
+def test_what_every_bundle_of_a_divided_task_used_is_paid_for_the_task(
+    keyed: World, slots: Slots  # noqa: F811
+) -> None:
+    record, begin = run(keyed, 50), datetime.now(UTC)
+    slots.cpu_ms = {f"n1/{number}": 0 for number in range(10)}
+    slots.since_ms = dict.fromkeys(slots.cpu_ms, 1)
+    record_usage(at=begin)
+    bundles = mean(record).bundles
+    assert len({bundle.slot for bundle in bundles}) > 2
+    of_others = {bundle.slot for fragment in load_estate().fragments.values() if fragment.id != mean(record).id
+                 for bundle in fragment.queries}
+    used_s = 0
+    for seconds, name in enumerate(sorted({bundle.slot for bundle in bundles} - of_others), start=1):
+        slots.work(1_000 * seconds, slot=name)
+        used_s += seconds
+    record_usage(at=begin + 60 * SECOND)
+    of_task = record.usage.filter(fingerprint__in=mean(record).tasks)
+    assert sum(of_task.values_list("cpu_us", flat=True)) == 1_000_000 * used_s > 1_000_000
+    assert paid(record) == charged() == pytest.approx(10_000 * used_s, abs=10), "and nobody else's is charged"
 
 
 def test_who_needs_batches_more_often_pays_for_them(world: World, slots: Slots, clock) -> None:

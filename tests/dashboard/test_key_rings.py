@@ -151,7 +151,7 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     assert not any(row["lost"] for row in answer["losses"])
     assert "it is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
     kb = 40 * len(homes) / 10  # all of the state each ten seconds
-    assert answer["one_more"].startswith(f"One more copy of it sends {kb:,.0f} kB a second at most")
+    assert answer["one_more"].startswith(f"One more copy of the state sends {kb:,.0f} kB a second at most")
 
     zones["n1"] = "b"  # the same rack
     assert shown()["survives"] == "survives the loss of any one machine"

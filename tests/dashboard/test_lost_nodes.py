@@ -27,7 +27,7 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
-from scheduler.elasticity.copied_queries import ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.elasticity.copied_queries import CHANGING_HANDS, ON_ITS_WAY, TOO_FEW_NODES
 from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
@@ -233,7 +233,7 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert (survival["words"], survival["more_per_s"], survival["more_in_broker"]) == (
         "survives the loss of any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
     compare = client.get(f"/dataflows/{record.pk}/schedule").text
-    assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare))
+    assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare, estate))
     assert "any one machine" in dataflow and "The oldest copy is 8 s old." in dataflow
     assert "any one machine" in of_query and "oldest copy 8.0 s old" in of_query
     idle = {"survives": 1, "held_by": ["n2"], "copied_at_ms": 2_000, "lacks_none": True}
@@ -255,7 +255,10 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert (row.name, row.severity) == ("n1", WARN)
     shown(survives=0, copies=1, not_copied=ON_ITS_WAY)
     [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
-    assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause
+    assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause and "All are there" not in row.remedy
+    assert "All are there in about 40 s." in shown(survives=0, copies=1, not_copied=ON_ITS_WAY, copy_left_ms=41_300)[3]
+    held_up = shown(survives=0, copies=1, not_copied=CHANGING_HANDS, copy_left_ms=0)[3]
+    assert "Copies count again" in held_up and "All are there" not in held_up, "no byte is waited for"
     shown(survives=0, copies=1, not_copied=TOO_FEW_NODES, since_ms=1_000)
     assert not [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES], "it has just begun"
     dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="its batches stay open")
@@ -265,5 +268,13 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert "0 of 1 queries go on elsewhere" in node and "0 of 1<span" in estate
     call_command("estate")
     assert "If a node is lost, 0 of 1 queries go on elsewhere." in capsys.readouterr().out
-    assert "does not survive the loss of a machine: no copies of state are asked for" in shown()[0]
-    assert not any("go on elsewhere" in page for page in shown()[2:])
+    assert "queries does not survive the loss of a machine: its batches stay open." in estate
+    assert "One more copy" not in estate, "nothing says how large its state is"
+    pages = shown(state_kb=3_000)
+    none = "does not survive the loss of a machine: no copies of state are asked for"
+    more = "One more copy of the state sends 300 kB a second at most, and takes 2.9 MB"
+    assert all(none in page and more in page for page in (pages[0], pages[3]))
+    assert "with <code>WEIR_COPIES=1</code> to have one copy of each." in pages[3], "an operator reads how"
+    assert not any("go on elsewhere" in page for page in pages[2:])
+    unheard = shown(state="silent")[3]
+    assert "is not known to survive" in unheard and "WEIR_COPIES" not in unheard

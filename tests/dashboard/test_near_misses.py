@@ -21,8 +21,10 @@ from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.siblings import kin_of
+from workers.library.registry import task_types
 
-from .building import WAYS, document, dynamic, planned, running
+from .building import WAYS, approved, document, dynamic, enacted, planned, running
+from .test_keyed_schedules import averages, keyed, mean, run  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +54,21 @@ def test_one_click_makes_a_new_version_in_place_of_the_proposal(world, offered):
     entry = AuditEntry.objects.get(verb="proposal.adopt_near_miss")
     assert "window 60 instead of 61" in entry.details["adopted"]
     assert near_misses_of(adopted) == ()
+
+
+def test_a_divided_task_is_offered_and_shared_with_all_of_its_bundles(keyed):  # noqa: F811
+    record = run(keyed, 50)
+    before = mean(record)
+    document_near = json.loads(averages()) | {"name": "near"}
+    [window] = [parameter for parameter in task_types()["block_average"].parameters if parameter.name == "window"]
+    document_near["tasks"][2]["config"] = {"window": window.default + 1}
+    proposal = planned(keyed.carla, keyed.city, json.dumps(document_near))
+    [miss] = near_misses_of(proposal)
+    assert miss.reused[0] == "mean" and miss.cores_saved > 0
+    adopted = adopt_near_miss(actor=keyed.carla, proposal_id=proposal.pk, key=miss.key)
+    other = enacted(approved(prepare_proposal(proposal_id=adopted.pk), keyed.ana)).dataflow
+    assert len(before.bundles) > 2 and mean(other).id == before.id
+    assert mean(other).bundles == before.bundles, "no key changes hands"
 
 
 def few(name):

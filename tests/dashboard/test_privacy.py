@@ -106,9 +106,8 @@ def test_private_tasks_are_shared_within_the_team_only(world: World):
     running(world.carla, world.city, text, world.ana)
     running(world.mo, world.mobility, text, world.ben)
     viewer = viewer_of(world.root)
-    assert operations.live_estate(viewer)["counts"] | {"events_in_per_s": 0, "events_out_per_s": 0} == {
-        "submitted": 2, "running_tasks": 8, "without_reuse": 8, "queries": 2, "copied": None, "survives": None,
-        "events_in_per_s": 0, "events_out_per_s": 0}
+    counts = operations.live_estate(viewer)["counts"]
+    assert {"submitted": 2, "running_tasks": 8, "without_reuse": 8, "queries": 2}.items() <= counts.items()
 
 
 def test_who_shares_a_task_is_named_to_those_who_may_know(world: World):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, WARN, Finding
 from scheduler.contracts.reports import QueryReport
 from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES
 from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.latency_limits import figure_in_words
 
 COPIES = "copies"
 _BY_ITSELF = (ON_ITS_WAY, CHANGING_HANDS)
@@ -47,7 +48,7 @@ def lacking_copies(view: View) -> Iterator[Finding]:
             COPIES, node, "waiting" if is_coming else "low", NOTE if is_coming else WARN,
             f"{len(fewer)} of {len(queries)} queries on {node} have fewer copies of their state than asked for: "
             f"{reason}. {_if_lost(node, without)}",
-            _REMEDIES.get(reason, "The page of each query says why it has no more."),
+            _REMEDIES.get(reason, "The page of each query says why it has no more.") + _until_all(fewer),
             dataflows=view.users(task for fragment, _ in fewer for task in fragment.active_tasks))
 
 
@@ -62,6 +63,15 @@ def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -
     if at_ms - report.since_ms < _FIRST_MS:
         return ON_ITS_WAY if fragment.inherits else ""
     return report.not_copied or ON_ITS_WAY
+
+
+def _until_all(fewer: Sequence[tuple[Fragment, QueryReport]]) -> str:
+    """In how long about all of these queries have their copies; empty unless that is known of each."""
+    times = [report.copy_left_ms for _, report in fewer if report.not_copied == ON_ITS_WAY]
+    measured = [time_ms for time_ms in times if time_ms is not None]
+    if len(measured) < len(fewer):
+        return ""
+    return f" All are there in about {figure_in_words(max(1.0, max(measured) / 1000), most=1)}."
 
 
 def _if_lost(node: str, without: int) -> str:

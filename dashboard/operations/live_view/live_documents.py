@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints, is_typed
 
 from dashboard.operations.live_view.document_fields import DataflowUser, Figure, Moving, MovingCount
 from dashboard.operations.live_view.findings import Finding
-from dashboard.operations.live_view.survival import DataflowSurvival
+from dashboard.operations.live_view.survival import CopyCost, DataflowSurvival
 
 
 class Freshness(TypedDict):
@@ -143,12 +143,13 @@ class LiveDataflow(TypedDict):
     proposal: LiveProposal | None
 
 
-class EstateCounts(EventRates):
+class EstateCounts(EventRates, CopyCost):
     """Dataflows, tasks and queries of the estate, and how many tasks there were if nothing was shared
     (``without_reuse``).
 
     ``copied`` counts queries that go on elsewhere where their machine is lost; null where no copies are asked for.
     ``survives`` says which losses at once those survive, as "any one machine, or zone b"; null where there are none.
+    ``survival`` says it in a sentence, also where there are none.
     """
 
     submitted: int
@@ -157,6 +158,7 @@ class EstateCounts(EventRates):
     queries: int
     copied: int | None
     survives: str | None
+    survival: str
 
 
 class SpareDriver(TypedDict):

@@ -12,23 +12,28 @@ from scheduler.elasticity.copies import Survival
 from scheduler.model.latency_limits import figure_in_words
 
 
-class DataflowSurvival(TypedDict):
+class CopyCost(TypedDict):
+    """What one more copy of the state of some queries takes: ``more_per_s`` (bytes of state sent a second) and
+    ``more_in_broker`` (bytes while they are on their way), at most: as if all of the state changed between two copies.
+    Null where the state of none is known."""
+
+    more_per_s: MovingCount
+    more_in_broker: MovingCount
+
+
+class DataflowSurvival(CopyCost):
     """Which losses at once the state of a dataflow's queries survives, by the one that survives least, and what one
     more copy takes.
 
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
-    elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
-    (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
-    state of none is known. ``copy_age_ms`` is how old the oldest batch is that the oldest copy that counts
-    lacks: 0 where it lacks none, null where there is no copy.
+    elsewhere; null where no copies are asked for. ``copy_age_ms`` is how old the oldest batch is that the oldest copy
+    that counts lacks: 0 where it lacks none, null where there is no copy.
     """
 
     words: str
     queries: int
     copied: int | None
     copy_age_ms: MovingCount
-    more_per_s: MovingCount
-    more_in_broker: MovingCount
 
 
 def survival_of(
@@ -36,14 +41,33 @@ def survival_of(
 ) -> DataflowSurvival:
     """What the queries of a dataflow survive, with copies so many seconds apart, of which some are so old."""
     listed = list(reports)
-    words = least_in_words(listed, survives)
-    # Of one that is not copied there would not be one more copy either.
-    sizes = [report.state_kb * 1024 for report in listed
-             if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
-        words=words, queries=len(listed), copied=copied(listed),
+        words=least_in_words(listed, survives), queries=len(listed), copied=copied(listed),
         copy_age_ms=max((age for age in ages_ms if age is not None), default=None),
+        **cost_of_one_more(listed, copy_s=copy_s))
+
+
+def cost_of_one_more(reports: Iterable[QueryReport], *, copy_s: float) -> CopyCost:
+    """What one more copy of the state of these queries takes, with copies so many seconds apart."""
+    # Of one that is not copied there would not be one more copy either.
+    sizes = [report.state_kb * 1024 for report in reports
+             if report.state_kb is not None and (report.survives or not report.not_copied)]
+    return CopyCost(
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
+
+
+def estate_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
+    """What the queries of an estate survive that have a copy; where none has one, why, and what to do where no copies
+    are asked for. Commands and settings stand between back-ticks. Empty without queries."""
+    listed = list(reports)
+    if not listed:
+        return ""
+    count = copied(listed)
+    if count:
+        return f"The state of {count:,} of {len(listed):,} queries survives the loss of {survives}."
+    words = f"The state of the estate's queries {least_in_words(listed, survives)}."
+    is_asked_for = count is not None or all(report.state in NOT_HEARD for report in listed)
+    return words if is_asked_for else f"{words} Start each agent with `WEIR_COPIES=1` to have one copy of each."
 
 
 def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
@@ -66,12 +90,12 @@ def oldest_in_words(survival: DataflowSurvival) -> str:
     return f"The oldest copy is {figure_in_words(age_ms / 1000)} old."
 
 
-def more_in_words(survival: DataflowSurvival) -> str:
+def more_in_words(cost: CopyCost) -> str:
     """What one more copy takes; empty where that is not known."""
-    if survival["more_per_s"] is None or survival["more_in_broker"] is None:
+    if cost["more_per_s"] is None or cost["more_in_broker"] is None:
         return ""
-    return (f"One more copy of it sends {_size(survival['more_per_s'])} a second at most, and takes "
-            f"{_size(survival['more_in_broker'])} of the broker's memory meanwhile.")
+    return (f"One more copy of the state sends {_size(cost['more_per_s'])} a second at most, and takes "
+            f"{_size(cost['more_in_broker'])} of the broker's memory meanwhile.")
 
 
 def _size(count: int) -> str:

@@ -77,7 +77,7 @@ _DEEDS = {
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",
     "simulation.start": "started simulating", "simulation.cancel": "cancelled simulating",
     "node.register": "registered", "node.drain": "drained", "node.undrain": "stopped draining",
-    "dataflow.move_off": "moved off a drained node a query of", "estate.drop_bundles": "removed retired bundles of",
+    "dataflow.move_off": "moved to another node a query of", "estate.drop_bundles": "removed retired bundles of",
     "profile.import": "imported the profile of", "profile.measure": "measured",
     "profile.supersede": "superseded the profile of", "profile.use": "started to use the profile of",
     "profile.set_aside": "set aside the profile of", "sweep.start": "asked to measure",

@@ -14,6 +14,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.fragmentation_reader import fragmentations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.latency_control.latency_view import worst_states
+from dashboard.operations.live_view.survival import more_in_words
 from dashboard.pages.finding_rows import finding_rows
 from scheduler.latency.limits_met import MET
 from scheduler.model.fragment import node_of
@@ -39,7 +40,7 @@ def estate(request: HttpRequest) -> HttpResponse:
     rows = [{"id": key, "limit": late.get(key), **row} for key, row in document["dataflows"].items()]
     return render(request, "estate.html", {
         "doc": document,
-        "counts": counts,
+        "counts": counts, "one_more": more_in_words(counts),
         "limits": len(limits), "limits_settled": (settled := len(limits) - waiting), "limits_waiting": waiting,
         "limits_held": settled - len(late),
         "limits_late": any(row["severity"] != "note" for row in late.values()),

@@ -34,6 +34,7 @@ from ..node_files.checkpoint import CheckpointProgress
 from ..node_files.node_store import CopyWishes, NodeStore
 from ..transport.ahead import LIMITS, Sent
 from ..transport.copies_ahead import CopyReceiver, CopySender
+from ..transport.copy_pace import CopyPace
 from ..transport.copy_takeover import HELD
 from ..transport.news import AHEAD, COPY, NEWER, Broken, News
 from ..transport.parcels import PIECE_BYTES, Manifests, Parcels
@@ -53,7 +54,7 @@ class QueryCopies:
     ) -> None:
         self._broker, self._channels, self._store, self._node_store = broker, Channels(broker), store, node_store
         self._slot, self._clock_ms, self._every_ms = slot, clock_ms, round(settings.copy_s * 1000)
-        self._task_types, self._most = task_types(), settings.copies
+        self._task_types, self._most, self._pace = task_types(), settings.copies, CopyPace()
         news = News(store, most_share=LIMITS.most_share, keeps_stores=not settings.spark_master)
         self._news, self._manifests = news, Manifests()
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
@@ -119,7 +120,7 @@ class QueryCopies:
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
         """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
-        return self._told.get(fragment_id, {}) if self._most else {}
+        return self._pace.told(fragment_id, self._told.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -162,7 +163,7 @@ class QueryCopies:
         batches = self._batches_before(fragment.id) + self._store.progress(fragment.id).batch + 1
         due = tuple(
             node for node in nodes if (node not in reports or reports[node].batch < batches)
-            and not _is_on_its_way(self._sent(keys.copy_name(fragment.id, node))))
+            and not self._sent(keys.copy_name(fragment.id, node)).is_on_its_way)
         for node in set(due) - reports.keys():
             self._sender.drop(keys.copy_name(fragment.id, node))  # if it was there it is gone: all goes again
         if due:
@@ -171,7 +172,7 @@ class QueryCopies:
 
     def _sent(self, name: str) -> Sent:
         """Send what is next of a copy: what has come of it then."""
-        sent = self._sender.send(name)
+        sent = self._pace.noted(name, self._sender.send(name), at_ms=self._clock_ms())
         if sent.is_refused:
             self._sender.drop(name)
         return sent
@@ -187,7 +188,7 @@ class QueryCopies:
 
     def _is_due(self, name: str, progress: CheckpointProgress, now_ms: int, *, is_whole: bool) -> bool:
         sent = self._sent(name)
-        if _is_on_its_way(sent):
+        if sent.is_on_its_way:
             return False
         made_ms, made_of = self._made.get(name, (0, -1))
         if not (is_whole and sent.is_stored) or self._has_outlasted(name, progress):
@@ -343,6 +344,7 @@ class QueryCopies:
         fragment_ids = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in fragment_ids}
         self._lacked_ms = {name: lacked for name, lacked in self._lacked_ms.items() if name in fragment_ids}
+        self._pace.keep({keys.copy_name(name, node) for name, nodes in wishes.own.items() for node in nodes})
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
         for name in self._store.files.names(AHEAD):
             fragment_id, is_copy, node = name.partition(keys.COPY_MARK)
@@ -386,10 +388,6 @@ class QueryCopies:
             raise Broken("its places are none") from error
         self._store.files.write(name, HELD, record)
         self._broker.hset(keys.copies(fragment_id), node, COPY_REPORTS.dumps(report))
-
-
-def _is_on_its_way(sent: Sent) -> bool:
-    return sent.has_copy and not sent.is_stored and not sent.is_refused
 
 
 def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:

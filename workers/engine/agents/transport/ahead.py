@@ -59,14 +59,20 @@ LIMITS = CopyLimits()
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What has gone ahead of a state: whether this node has a copy, whether the heir's has all that this one has of it,
-    or has found that it cannot use it; how many copies have come there, and how many bytes the last one and each round
-    after it took."""
+    or has found that it cannot use it; how many copies have come there, how many bytes the last one and each round
+    after it took, and how many the heir has still to take of what is on its way."""
 
     has_copy: bool = False
     is_stored: bool = False
     is_refused: bool = False
     copies: int = 1
     lengths: tuple[int, ...] = ()
+    left_bytes: int = 0
+
+    @property
+    def is_on_its_way(self) -> bool:
+        """Whether the heir is to have more of it, and has not refused it."""
+        return self.has_copy and not self.is_stored and not self.is_refused
 
 
 def how_far(

@@ -108,7 +108,8 @@ class CopySender:
             taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S, sharing=self.sharing)
         sent = Sent(
             has_copy=copy is not None, is_stored=is_there and newer is None, is_refused=stored == OF_NO_USE,
-            copies=self._copies[heir], lengths=tuple(length for _, length in lengths))
+            copies=self._copies[heir], lengths=tuple(length for _, length in lengths),
+            left_bytes=0 if going is None else sum(going.lengths[taken:]))
         return sent, (stored, going and going.makes, taken)
 
     def _advanced(self, heir: str, stored: bytes | None) -> tuple[Parcel | None, Parcel | None]:
