@@ -26,7 +26,8 @@ SAME = [
     *(f"regexp_replace(s, '{pattern}', '<>')" for pattern in PATTERNS),
     *(f"regexp_extract(s, '{pattern}', 0)" for pattern in PATTERNS), "regexp_extract(s, '^(a)(b*)$', 2)",
     "regexp_extract(s, '(a)|b', 1)", *(f"s {word} '{like}'" for like in LIKES for word in ("LIKE", "ILIKE")),
-    "s NOT LIKE '%a%b%c'", "filter(l, x -> x RLIKE 'a+b')", "transform(l, x -> split(x, 'a'))", "exists(l, x -> x LIKE '%a%b')", "CAST(NULL AS string) RLIKE 'a'"]
+    "s NOT LIKE '%a%b%c'", "filter(l, x -> x RLIKE 'a+b')", "transform(l, x -> split(x, 'a'))",
+    "exists(l, x -> x LIKE '%a%b')", "CAST(NULL AS string) RLIKE 'a'"]
 words = st.none() | st.text("abAB_,% ü\n", max_size=8)
 
 
