@@ -91,6 +91,9 @@ PARSER_STEPS = InputBound("`sql`, `join`, `sql_lookup`, a guard", "steps of the 
 SPARK_CHARACTERS = InputBound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
 RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _MB,
                      "`invalid_config` where the query tells it, or the query fails and is not tried again")
+PATTERN_CHARACTERS = InputBound(_SQL, "characters of a pattern", 1_000, "`invalid_config`")
+MATCHING_STEPS = InputBound(_SQL, "steps that all patterns of a query take to match one event", 1_000_000_000,
+                       "the query fails and is not tried again")
 
 # Guards --------------------------------------------------------------------------------------------------------------
 GUARD_CHARACTERS = InputBound("a guard", "characters", 4_000, "`invalid_guard`")

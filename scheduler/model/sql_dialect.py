@@ -64,6 +64,10 @@ class Dialect(Spark):
         NO_PAREN_FUNCTION_PARSERS = {
             name: parser for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name == "CASE"}
 
+        def _negate_range(self, this: exp.Expression | None = None) -> exp.Expression | None:
+            """NOT LIKE is NOT around LIKE, as NOT IN is; sqlglot writes it into LIKE, where nobody looks for it."""
+            return this and exp.Not(this=this)
+
 
 def function_name(node: exp.Expression) -> str:
     """The name of a function that is called, in lower case; empty for anything else."""

@@ -27,6 +27,7 @@ INGEST, EVENTS = "tests/dashboard/test_ingest.py", "tests/engine/connectors/test
 GUARDS = "tests/scheduler/guards/test_guard_language.py"
 BEYOND = "test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_with_it"
 ELSEWHERE = {  # bound → the test of another file that exceeds it
+    "MATCHING_STEPS": "tests/library/test_matching.py::test_what_takes_too_long_fails_with_its_place",
     "PATH_STATES": "tests/scheduler/test_alternates.py::test_what_state_does_not_allow_is_told_with_its_place",
     "KEYS_BY_HAND": "tests/dashboard/test_learned_choices.py::test_keys_by_hand_are_bounded_and_are_keys",
     "SIMULATED_TASKS": "tests/dashboard/test_simulations.py::"
@@ -209,6 +210,7 @@ DOCUMENTS = [
      "t0"),
     ("RESULT_BYTES", chain("SELECT replace(lpad('', 9000, 'a'), 'a', lpad('', 9000, 'b')) AS x FROM input"),
      "invalid_config", "t0"),  # at run time: tests/library/test_growing.py
+    ("PATTERN_CHARACTERS", chain(f"SELECT 'a' RLIKE '{'a' * 1_001}' AS x FROM input"), "invalid_config", "t0"),
 ]
 
 

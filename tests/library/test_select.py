@@ -333,3 +333,15 @@ def test_a_pattern_that_is_none_is_refused_however_long_it_is(pattern: str) -> N
     """Letters that could be taken one by one or in pairs would be tried in more ways than there is time for."""
     with pytest.raises(InvalidConfig):
         compiled(parse(f"SELECT to_timestamp(s, '{pattern}') AS t FROM input"), Columns({"s": "string"}))
+
+
+@pytest.mark.parametrize("text", [
+    "s LIKE 'a%'", "s ILIKE '%a%b%'", "s RLIKE 'a'", "s IN ('a', 'b')", "s BETWEEN 'a' AND 'b'"])
+def test_not_before_a_word_is_not_around_what_it_begins(text: str) -> None:
+    subject, rest = text.split(" ", 1)
+    columns = Columns.stream({"s": "string"})
+    inner, negated, around = (
+        compiled(parse(f"SELECT {written} AS x FROM input"), columns).entries[-1].removesuffix(" AS `x`")
+        for written in (text, f"{subject} NOT {rest}", f"NOT {text}"))
+    assert negated == around == f"(NOT {inner})"
+    assert one_form(f"SELECT {subject} NOT {rest} AS x FROM input") == one_form(f"SELECT NOT {text} AS x FROM input")

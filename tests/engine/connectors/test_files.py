@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -23,7 +24,7 @@ from workers.engine.connectors import csv_records, file_pieces, file_source
 from workers.engine.connectors.contract import Opening, SourceAway, SourceRefused
 from workers.engine.connectors.file_pieces import FilePieces, FileReading
 from workers.engine.connectors.file_source import FilesReader, ReadFiles, open_files
-from workers.engine.connectors.file_stores import ListedFile, pattern_of
+from workers.engine.connectors.file_stores import ListedFile, PathPattern
 from workers.engine.connectors.formats import MessageLayout, decode
 from workers.library.config import InvalidConfig
 
@@ -173,7 +174,20 @@ def test_a_file_of_the_future_does_not_hide_those_of_now():
     ("x/*", {"x/b.csv"}), ("x/**", {"x/b.csv", "x/y/c.json"}), ("?.csv", {"a.csv"})])
 def test_stars_match_within_a_name_and_two_of_them_any_folders(match, names):
     paths = ("a.csv", "x/b.csv", "x/y/c.json")
-    assert {name for name in paths if pattern_of(match).fullmatch(name)} == names
+    assert {name for name in paths if PathPattern(match).fullmatch(name)} == names
+
+
+@given(st.text("ab/*?", max_size=9), st.text("ab/?\n", max_size=8))
+def test_a_path_matches_as_a_regular_expression_says(match, path):
+    parts = re.findall(r"\*\*/|\*\*|.", match)
+    words = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    pattern = "".join(words.get(part) or re.escape(part) for part in parts)
+    assert PathPattern(match).fullmatch(path) is bool(re.fullmatch(pattern, path, re.DOTALL))
+
+
+@pytest.mark.parametrize("match", ["*a" * 60 + "~", "**a" * 60 + "~", "**/" * 60 + "~", "*" * 199 + "~"])
+def test_a_path_that_nearly_matches_does_not_take_for_ever(match):
+    assert not PathPattern(match).fullmatch("a" * 1000) and not PathPattern(match).fullmatch("a/" * 500)
 
 
 # -- stores ------------------------------------------------------------------------------------------------------------

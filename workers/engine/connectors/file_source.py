@@ -18,7 +18,7 @@ from typing import Any
 
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway
 from .file_pieces import FilePieces, FileReading, place_before_last
-from .file_stores import FileGone, FileStore, ListedFile, pattern_of, store_of
+from .file_stores import FileGone, FileStore, ListedFile, PathPattern, store_of
 
 MOST_NAMES = 5_000  # that are remembered: beyond that the floor rises
 MOST_AHEAD = 1_000  # files that one look finds
@@ -33,7 +33,7 @@ def open_files(opening: Opening) -> FilesReader:
 def look_at_files(opening: Opening, count: int) -> Iterator[Polled]:
     """The last events of the files that were last written; where there is none, of the first that appear."""
     config = opening.config
-    store, pattern = store_of(config), pattern_of(config["match"])
+    store, pattern = store_of(config), PathPattern(config["match"])
     while True:
         newest = heapq.nlargest(count, (listed for listed in store.files() if pattern.fullmatch(listed.name)))
         yield Polled()
@@ -114,7 +114,7 @@ class FilesReader:
         config = opening.config
         self._config = config
         self._store = store_of(config)
-        self._pattern = pattern_of(config["match"])
+        self._pattern = PathPattern(config["match"])
         self._every_s, late_ms = float(config["every"]), int(config["late"] * 1000)
         self._ahead: list[ListedFile] = []
         self._pieces: FilePieces | None = None

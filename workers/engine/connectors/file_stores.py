@@ -62,17 +62,40 @@ def is_hidden(name: str) -> bool:
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
-def pattern_of(match: str) -> re.Pattern[str]:
-    """A regular expression for paths that match: * and ? stay within a name, ** does not."""
-    text, at = "", 0
-    while at < len(match):
-        if match.startswith("**/", at):
-            text, at = text + "(?:.*/)?", at + 3
-        elif match.startswith("**", at):
-            text, at = text + ".*", at + 2
-        else:
-            text, at = text + {"*": "[^/]*", "?": "[^/]"}.get(match[at], re.escape(match[at])), at + 1
-    return re.compile(text, re.DOTALL)
+class PathPattern:
+    """Which paths match: * and ? stay within a name, ** does not, and **/ may be nothing.
+
+    A path is gone through once, with the set of all places in the pattern (bits of a number) to which its characters
+    may have led. A regular expression would try one way after the other, and with a dozen stars never end.
+    """
+
+    def __init__(self, match: str) -> None:
+        parts: list[str] = re.findall(r"\*\*/|\*\*|.", match, re.DOTALL)
+        parts = [place for part in parts for place in (["maybe", "**/"] if part == "**/" else [part])]
+
+        def places(*wanted: str) -> int:
+            return sum(1 << place for place, part in enumerate(parts) if part in wanted)
+
+        self._stays, self._stays_at_slash = places("*", "**", "**/"), places("**", "**/")
+        self._skips, self._skips_two = places("*", "**", "maybe"), places("maybe")
+        self._goes_on = {part: places(part, "?") for part in set(parts) if len(part) == 1 and part not in "*?"}
+        self._goes_on["/"] = places("/", "**/")
+        self._else_goes_on = places("?")
+        self._begin, self._end = self._with_skips(1), 1 << len(parts)
+
+    def fullmatch(self, path: str) -> bool:
+        """Whether a whole path matches."""
+        places = self._begin
+        for character in path:
+            stays = self._stays_at_slash if character == "/" else self._stays
+            goes_on = self._goes_on.get(character, self._else_goes_on)
+            places = self._with_skips((places & goes_on) << 1 | places & stays)
+        return bool(places & self._end)
+
+    def _with_skips(self, places: int) -> int:
+        while (more := places | (places & self._skips) << 1 | (places & self._skips_two) << 2) != places:
+            places = more
+        return places
 
 
 class Folder:

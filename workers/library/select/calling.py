@@ -20,6 +20,7 @@ from .functions import (
     FUNCTIONS,
     GENERATED,
     NAMES,
+    PATTERNED,
     UNSTEADY,
     WRITTEN,
     Function,
@@ -65,6 +66,8 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
     if name == "from_json" and given is not None:  # Spark is told the type that was read, not the text that said it
         values[1] = Typed("string", literal(type_text(given)))
     values, most = scope.growth.called(name, values, [_written(argument) for argument in node.expressions], given)
+    if name in PATTERNED:
+        values = [*values, Typed(None, scope.growth.matching(name, in_list=bool(scope.variables)))]
     return Typed(given, _text_of(name, function, values), most)
 
 

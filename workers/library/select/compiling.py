@@ -22,9 +22,10 @@ from ..spark_text import identifier, literal
 from . import types
 from .arithmetic import kind_of, kind_together, largest, of_decimals
 from .calling import called
-from .functions import FUNCTIONS, is_kind, kind_in_words
+from .functions import is_kind, kind_in_words
 from .grammar import COMPARISONS, Item, Select, path, refused
 from .growing import TextGrowth, bounds_for, size_of
+from .matching import matched
 from .typed_values import Typed, typed_number, wrong
 
 _TRIED = {exp.Add: "try_add", exp.Sub: "try_subtract", exp.Mul: "try_multiply", exp.Mod: "try_mod"}
@@ -52,8 +53,8 @@ def compiled(select: Select, columns: Columns, *, task: str = "") -> CompiledSel
     """
     growth = TextGrowth(bounds_for(1), task)
     result = _compiled(select, columns, growth)
-    if growth.count > 1:  # they share what there is
-        result = _compiled(select, columns, TextGrowth(bounds_for(growth.count), task))
+    if growth.count > 1 or growth.patterns > 1:  # they share what there is
+        result = _compiled(select, columns, TextGrowth(bounds_for(growth.count), task, patterns=growth.patterns))
     return result
 
 
@@ -299,19 +300,6 @@ class NameScope:
         sides, most = self.growth.together(sides, "||")
         return Typed("string", "concat({})".format(", ".join(f"CAST({side.spark} AS STRING)" for side in sides)), most)
 
-    def _matched(self, node: exp.Expression) -> Typed:
-        word = {exp.Like: "LIKE", exp.ILike: "ILIKE", exp.RegexpLike: "RLIKE"}[type(node)]
-        value, pattern = self.typed(node.this), node.expression
-        self.expect(value, "text", word)
-        if not isinstance(pattern, exp.Literal) or not pattern.is_string:
-            raise refused(f"has {word} with a pattern that is not written out", f"Write {word} 'pattern'.")
-        sound = FUNCTIONS["split"].literal[0][1](pattern.this) if word == "RLIKE" else "\\" not in pattern.this
-        if not sound:
-            raise refused(f"has the pattern “{pattern.this[:60]}”, which {word} does not take",
-                          "Use character classes, groups and repetitions, without backslashes in LIKE. What a "
-                          "repetition repeats may match in one way only; two at most may end at several places.")
-        return Typed("boolean", f"({value.spark} {word} {self._literal(pattern).spark})")
-
     def _is(self, node: exp.Is) -> Typed:
         value, right = self.typed(node.this), node.expression
         if isinstance(right, exp.Boolean):
@@ -387,7 +375,7 @@ _METHODS = (
     (exp.Not, NameScope._not),
     ((exp.And, exp.Or), NameScope._connected), (COMPARISONS, NameScope._compared), (exp.DPipe, NameScope._text),
     ((exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod), NameScope._calculated),
-    ((exp.Like, exp.ILike, exp.RegexpLike), NameScope._matched), (exp.Is, NameScope._is), (exp.In, NameScope._in),
+    ((exp.Like, exp.ILike, exp.RegexpLike), matched), (exp.Is, NameScope._is), (exp.In, NameScope._in),
     (exp.Between, NameScope._between), (exp.Case, NameScope._case), ((exp.Cast, exp.TryCast), NameScope._cast),
     (exp.Bracket, NameScope._element), (exp.Anonymous, called),
     (exp.Paren, lambda scope, node: scope.typed(node.this)),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zoneinfo import available_timezones
 
+from scheduler.model.bounds import PATTERN_CHARACTERS
+
 from .. import spark_types
 from . import types
 from .safe_patterns import is_bounded
@@ -66,9 +68,11 @@ def _list_of(part: Callable[[str], str | None]) -> Callable[[Kinds], str | None]
     return result
 
 
-def _is_pattern(text: str) -> bool:
+def is_pattern(text: str) -> bool:
     """Whether a regular expression means the same in Python and in Java, as far as its syntax tells, and is matched in
     bounded time."""
+    if len(text) > PATTERN_CHARACTERS.most:
+        return False
     try:
         re.compile(text)
     except (re.error, RecursionError, OverflowError):
@@ -111,8 +115,12 @@ def _same(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, F
     return {name: Function(tuple(takes.split()), gives, spark.replace("@", name)) for name in names.split()}
 
 
+PATTERN_REMEDY = (
+    f"A pattern is of character classes, groups and repetitions, {PATTERN_CHARACTERS.most:,} characters at the most. "
+    "What a repetition repeats may match in one way only; two at most may end at several places.")
 # What a text that is written out may be, where more than a look at the page is of help.
 WRITTEN = {
+    is_pattern: PATTERN_REMEDY,
     _is_time_format: "A pattern has yyyy, MM, dd, HH, mm, ss, SSS, signs, and words in quotes; YYYY would be the year "
                      "of a week.",
     _is_read_format: "A pattern has yyyy, MM or M, dd or d, HH or H, mm, ss, S to SSSSSS, XXX (the offset from UTC), "
@@ -137,9 +145,11 @@ FUNCTIONS: dict[str, Function] = {
     "concat_ws": Function(("text", "scalar…"), "string"),
     "sha2": Function(("text", "int"), "string", "sha2(CAST({0} AS BINARY), {1})",
                      ((1, _any_of("224", "256", "384", "512")),)),
-    "split": Function(("text", "text"), "array<string>", "", ((1, _is_pattern),)),
-    "regexp_replace": Function(("text", "text", "text"), "string", "", ((1, _is_pattern), (2, _is_plain_text))),
-    "regexp_extract": Function(("text", "text", "int"), "string", "", ((1, _is_pattern), (2, _is_whole))),
+    "split": Function(("text", "text"), "array<string>", "weir_split({0}, {1}, {2})", ((1, is_pattern),)),
+    "regexp_replace": Function(("text", "text", "text"), "string", "weir_replaced({0}, {1}, {2}, {3})",
+                               ((1, is_pattern), (2, _is_plain_text))),
+    "regexp_extract": Function(("text", "text", "int"), "string", "weir_extracted({0}, {1}, {2}, {3})",
+                               ((1, is_pattern), (2, _is_whole))),
     # Numbers
     **_same("double", "number", "sqrt cbrt exp ln log10 log2 sin cos tan asin acos atan degrees radians",
             f"@({_DOUBLE})"),
@@ -195,11 +205,13 @@ FUNCTIONS: dict[str, Function] = {
 }
 HIGHER = frozenset({"transform", "filter", "exists", "forall", "aggregate"})  # take a function: `compiling`
 BUILDERS = frozenset({"struct", "named_struct"})
+PATTERNED = frozenset({"split", "regexp_replace", "regexp_extract"})  # what matching may take is told last
 GENERATED = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer"})
 NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
 # What the text for Spark may call: these names, and what operators and functions are computed with.
-CALLED = NAMES | {
+CALLED = (NAMES - {"split", "regexp_replace"}) | {
     "weir_bounded", "weir_counted", "weir_kept", "weir_json_object",
+    "weir_matches", "weir_like", "weir_split", "weir_replaced", "weir_extracted",
     "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
     "try_element_at", "try_to_timestamp", "between"}
 

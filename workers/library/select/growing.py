@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from scheduler.model.bounds import RESULT_BYTES
+from scheduler.model.bounds import MATCHING_STEPS, RESULT_BYTES
 
 from ..spark_text import literal
 from .grammar import refused
@@ -49,12 +49,16 @@ class TextGrowth:
     ----------
     most : int
         Bytes that each of what grows may reach.
+    patterns : int
+        How many patterns share the steps of matching.
     task : str
         The running task, for messages; empty where none is known.
     """
 
-    def __init__(self, most: int, task: str = "") -> None:
+    def __init__(self, most: int, task: str = "", *, patterns: int = 1) -> None:
         self._most, self._task = most, task
+        self._steps = MATCHING_STEPS.most // max(1, patterns)
+        self.patterns = 0  # that were written
         self.count = 0  # of bounds that were written
         self._sites = 0
 
@@ -137,6 +141,11 @@ class TextGrowth:
 
     def _place(self, what: str) -> str:
         return literal(f"task {self._task}: {what}" if self._task else what)
+
+    def matching(self, what: str, *, in_list: bool) -> str:
+        """What a pattern may take, as arguments for Spark: steps, whether elements of a list share them, the place."""
+        self.patterns += 1
+        return f"{self._steps}L, {str(in_list).lower()}, {self._place(what)}"
 
     # -- functions -----------------------------------------------------------------------------------------------------
 

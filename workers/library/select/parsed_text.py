@@ -26,8 +26,8 @@ _PLAIN = frozenset({
     *(f"{_CATALYST}.analysis.{name}" for name in ("MultiAlias", "UnresolvedExtractValue")),
     *(f"{_CATALYST}.expressions.{name}" for name in (
         "Alias", "And", "CaseWhen", "Cast", "EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual", "In",
-        "ILike", "IntegralDivide", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Like", "Literal", "Not", "Or",
-        "RLike"))})
+        "ILike", "IntegralDivide", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Like", "Literal", "Not",
+        "Or"))})
 
 
 class UndeclaredExpression(InvalidConfig):

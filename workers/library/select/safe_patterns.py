@@ -4,7 +4,8 @@ Java tries one way after the other. Where, at each place of a text, at most one 
 tried to its end. Where several can, the ways multiply: within a repetition without bound, so that thirty characters
 take hours; outside of one by as many as there are, or as the text is long. So a pattern is taken if what stands within
 repetitions is never ambiguous, and of the repetitions outside `MOST_LOOSE` at most may end at several places. Then
-matching takes time by the text's length to the power of two more than that, at the most.
+matching takes time by the text's length to the power of two more than that, at the most. For a long text that is days
+still: `matching` says what ends them.
 
 What a character may be is told by sets that are never too small: of ASCII exactly, of all others together.
 """

@@ -20,6 +20,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class CountedSteps extends Expression implements CodegenFallback, Serializable {
   private static final long STEP = 16; // what an element takes where it has no size of its own
   private static final ThreadLocal<long[]> LEFT = ThreadLocal.withInitial(() -> new long[] {Long.MAX_VALUE});
+  private static final ThreadLocal<long[]> MATCHING = ThreadLocal.withInitial(() -> new long[1]);
 
   private final Expression value;
   private final long most;
@@ -37,10 +38,22 @@ public final class CountedSteps extends Expression implements CodegenFallback, S
   public Object eval(InternalRow row) {
     Object made = value.eval(row);
     long[] left = LEFT.get();
-    if (site > 0) left[0] = most;
+    if (site > 0) {
+      left[0] = most;
+      matched(0);
+    }
     left[0] -= STEP + ResultBounds.size(made, dataType());
     if (left[0] < 0) ResultBounds.refuse(most, place);
     return made;
+  }
+
+  /** Steps that patterns have taken since the outermost function began with its list. */
+  static long matching() {
+    return MATCHING.get()[0];
+  }
+
+  static void matched(long steps) {
+    MATCHING.get()[0] = steps;
   }
 
   @Override

@@ -34,7 +34,7 @@ public final class ResultBounds {
 
   private ResultBounds() {}
 
-  /** An event of which a function makes more than it may. */
+  /** An event of which a function makes more than it may, or takes more to match. */
   public static final class ResultTooLong extends RuntimeException {
     ResultTooLong(String message) {
       super(message);
@@ -46,6 +46,7 @@ public final class ResultBounds {
     WrittenNumbers.register(session);
     if (session.sessionState().catalog().lookupBuiltinOrTempFunction(BOUNDED).isDefined()) return;
     FunctionRegistry registry = session.sessionState().functionRegistry();
+    BoundedPattern.register(registry);
     register(registry, COUNTED, parts ->
         new CountedSteps(parts.apply(0), number(parts.apply(1)), (int) number(parts.apply(2)), text(parts.apply(3))));
     register(registry, BOUNDED, parts -> new StaticInvoke(
