@@ -98,10 +98,7 @@ class PlayedRedis:
 
     def delete(self, *keys: str) -> None:
         self._before_change()
-        for key in map(_bytes, keys):
-            for kind in (self.hashes, self.streams, self.texts):
-                kind.pop(key, None)
-            self.expiring.discard(key)
+        self._remove_keys(*map(_bytes, keys))
 
     def keys(self, pattern: str) -> list[bytes]:
         inside = _bytes(pattern.strip("*"))
@@ -223,9 +220,12 @@ class PlayedRedis:
         del stream.ids[which], stream.fields[which]
         return removed
 
-    def _rename(self, key: bytes, to: bytes) -> bytes:
-        self.hashes[to] = self.hashes.pop(key)
-        return b"OK"
+    def _remove_keys(self, *keys: bytes) -> int:
+        for key in keys:
+            for kind in (self.hashes, self.streams, self.texts):
+                kind.pop(key, None)
+            self.expiring.discard(key)
+        return len(keys)
 
     def _expire(self, key: bytes, _seconds: bytes) -> int:
         self.expiring.add(key)
@@ -245,7 +245,7 @@ _COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"HLEN": lambda broker, key: len(broker._hash(key)),
     b"HEXISTS": lambda broker, key, name: int(name in broker._hash(key)),
     b"HSET": PlayedRedis._hset, b"HSETNX": PlayedRedis._hsetnx, b"HDEL": PlayedRedis._hdel,
-    b"HINCRBY": PlayedRedis._hincrby, b"RENAME": PlayedRedis._rename, b"EXPIRE": PlayedRedis._expire,
+    b"HINCRBY": PlayedRedis._hincrby, b"DEL": PlayedRedis._remove_keys, b"EXPIRE": PlayedRedis._expire,
     b"XADD": PlayedRedis._xadd, b"XRANGE": PlayedRedis._xrange, b"XTRIM": PlayedRedis._xtrim,
     b"XDEL": PlayedRedis._xdel,
     b"XLEN": lambda broker, key: len(broker.streams[key].ids) if key in broker.streams else 0,
