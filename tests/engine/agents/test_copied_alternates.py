@@ -132,3 +132,19 @@ def test_what_a_query_notes_of_repeated_batches_is_told_once() -> None:
     assert in_sequence([*heir, *before]) == (*before, heir[-1])
     moved = noted("f3-0", (1, "few", 400), (4, "odd", 500))
     assert in_sequence([*before, *heir, *moved]) == (*before, heir[-1], *moved), "one that repeats nothing tells all"
+
+
+@pytest.mark.parametrize(("control", "worked"), [({}, 2), ({"tail": "0", "tail:from": "0"}, 1)])
+@pytest.mark.parametrize("active", [0, 1, 2])
+@pytest.mark.parametrize("batch", [-1, 1, 2])
+def test_a_start_lets_no_other_tasks_rest_or_work_until_all_is_repeated(
+    batch: int, active: int, control: dict[str, str], worked: int
+) -> None:
+    """It was paused, or resumed, behind the loss: their states are to have what was published of these batches."""
+    query = replace(QUERY, tasks=(Task("t", "add"), Task("u", "add")), alternates={}, active=active)
+    looked = repeating(batch, compiled=True)
+    steps = decide(replace(
+        looked, running=query, desired=wanting(query), controls={QUERY.id: control},
+        records=replace(looked.records, known=query)), Start(query))
+    [launch] = of_kind(steps, do.Launch)
+    assert (len(of_kind(steps, on.SetTail)), launch.active) == ((0, worked) if batch < 2 else (1, active))

@@ -101,6 +101,11 @@ def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
         for (position, reader), route in _newest(state).items() if reader == _ELEMENT}
 
 
+def active_of(state: Mapping[str, str], *, of: int) -> int:
+    """How many of so many tasks are to work, from the first."""
+    return int(state["tail"]) + 1 if "tail" in state else of
+
+
 def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     routes = {}
     for key, changes in changes_of(state).items():

@@ -101,7 +101,8 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         snapshot.routes_asked or routes or whole.alternates or whole.active < len(whole.tasks))
     # A batch that failed would fail again with a tail that rests from the next batch on only, which never comes.
     repeats_failure = snapshot.actual.has_failed and not progress.is_done
-    steps.append(_tail(whole.active, of=len(whole.tasks), from_batch=progress.batch if repeats_failure else None))
+    if not repeats or repeats_failure:  # what is repeated goes on as it did
+        steps.append(_tail(whole.active, of=len(whole.tasks), from_batch=progress.batch if repeats_failure else None))
     if progress.is_done and changes:  # nobody need wait for events that may not come
         steps.append(Activate(progress.batch))
     steps += [KeepMeters(), Resume()]

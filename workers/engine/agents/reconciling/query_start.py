@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
-from workers.engine.channels.control import alternates_of
+from workers.engine.channels.control import active_of, alternates_of
 
 from .broker_instructions import (
     ComeBack,
@@ -23,6 +23,7 @@ from .broker_instructions import (
     MarkReady,
     OpenChannel,
     SetPace,
+    SetTail,
 )
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import ends_to_note, inputs_now, streams_by_channel
@@ -170,7 +171,9 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     whole = snapshot.running
     steps, outlets, routes = prepare(snapshot, whole)
     pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
-    launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
+    has_tail_as_wanted = any(isinstance(step, SetTail) for step in steps)
+    active = wanted.active if has_tail_as_wanted else active_of(snapshot.control, of=len(whole.tasks))
+    launch = Launch(min(pace_ms, POLL_MS), outlets, routes, active, is_resumed=snapshot.records.has_begun)
     if wanted.key_ranges:
         steps = (*steps, MarkReady())
     alternates = whole.alternates if has_repeated(snapshot, whole) else {
