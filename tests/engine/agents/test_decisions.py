@@ -161,7 +161,7 @@ def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
 # -- pauses, leaving, removal ----------------------------------------------------------------------------------------
 
 
-RESTS = (on.RestRanges("{}", 4), do.RecordPause(paused=True))
+RESTS = (on.RestRanges(None, 4), do.RecordPause(paused=True))
 
 
 def test_a_pause_is_recorded_before_places_are_given_up():

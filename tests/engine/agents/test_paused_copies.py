@@ -28,7 +28,7 @@ from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
 from workers.engine.agents.transport.state_transport import Carrier
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import begin_ranges, place_of
+from workers.engine.channels.batch_ranges import begin_ranges, place_of, recorded_behind
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.lost_nodes import all_holders_of, declare_lost
 from workers.engine.worker_settings import Settings
@@ -235,3 +235,13 @@ def test_what_rests_has_nothing_to_repeat(change: dict[str, object], is_copied: 
     resting = replace(BEFORE, **change)
     assert bool(why_not_copied(resting, TYPES)) is not is_copied
     assert why_not_copied(replace(resting, active=1), TYPES)
+
+
+@pytest.mark.parametrize("dies_at", range(1, 6))
+def test_a_pause_that_is_taken_back_before_it_was_recorded_leaves_the_place_of_the_next_batch(
+    tmp_path: Path, dies_at: int
+) -> None:
+    world = World(tmp_path, dies_at=dies_at)
+    world.look("n1")
+    if not world.stores["n1"].has(BEFORE.id, "paused"):
+        assert recorded_behind(world.broker, BEFORE.id, '{"f1-0.0":"9-0"}') == []

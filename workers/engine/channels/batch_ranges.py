@@ -117,12 +117,15 @@ def forget_ranges(
     return True
 
 
-def rest_ranges(broker: redis.Redis, fragment: str, place: str, *, batches: int) -> None:
-    """A query that records ranges rests behind so many batches: from now on copies of the last one alone count, at this
-    place, behind which nothing is recorded. What it read may be freed."""
+def rest_ranges(broker: redis.Redis, fragment: str, place: str | None, *, batches: int) -> None:
+    """A query that records ranges rests behind so many batches: from now on copies of the last one alone count; where
+    it is said, at this place, behind which nothing is recorded. What it read may be freed."""
     if are_recorded(broker, fragment):
         key = keys.ranges(fragment)
-        broker.hset(key, mapping={_KEPT_FROM: max(batches, kept_from(broker, fragment)), _NEXT: place})
+        broker.hset(key, _KEPT_FROM, max(batches, kept_from(broker, fragment)))
+        if place is None:
+            return
+        broker.hset(key, _NEXT, place)
         old = [name for name in texts(broker.hgetall(key)) if name.startswith(_BEGINS)]
         if old:
             broker.hdel(key, *old)

@@ -250,9 +250,9 @@ class ForgetRanges:
 @dataclass(frozen=True, slots=True)
 class RestRanges:
     """The fragment rests behind so many batches: of the copies of its state those of the last one count, and nothing is
-    recorded behind their ``place``."""
+    recorded behind their ``place``, which is said once the pause is recorded: till then it may be taken back."""
 
-    place: str
+    place: str | None
     batches: int
 
 

@@ -139,7 +139,9 @@ def _copy_at_rest(snapshot: Snapshot, action: CopyState) -> Instructions:
         return ()
     left = left_at_rest(snapshot.records, action.fragment)
     names = tuple(keys.copy_name(snapshot.id, node) for node in action.holders)
-    return (ReadState(state_left(snapshot.records)), BeginRanges(place_of(left), {}), RecordCopy(names, left))
+    place = place_of(left)
+    rest = RestRanges(place, max(left.batch_bases.values(), default=0))
+    return (ReadState(state_left(snapshot.records)), rest, BeginRanges(place, {}), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
@@ -188,6 +190,6 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     left = left_at_rest(snapshot.records, fragment)
     taken_on = () if snapshot.records.known is not None else (TakeOn(fragment),)
     return (
-        *taken_on, RestRanges(place_of(left), max(left.batch_bases.values(), default=0)),
+        *taken_on, RestRanges(None, max(left.batch_bases.values(), default=0)),
         RecordPause(paused=True),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))
