@@ -89,10 +89,13 @@ def test_a_pattern_that_is_taken_takes_no_more_steps_than_is_said(pattern: str, 
 
 
 EXPLODING = ("(a+)+~", "(a*)*~", "(a|a)*~", "(a|ab?)*~", "(aa?)*~", "a*a*a*a*a*a*~", "(.*a){12}~", "(a?){24}a{24}",
-             "(x+x+)+y", "([ab]+b?)*~", "(a{1,9}){1,9}~", "((a|b)*a)*~")
+             "(x+x+)+y", "([ab]+b?)*~", "(a{1,9}){1,9}~", "((a|b)*a)*~", "(b(a*)?,)*~")
+LOOKING_AT_NOTHING = (  # what ends matching counts characters, and these look at none at a text's end
+    "(?:(?:(?:$){1000}){1000}){1000}", "((($|a){9}){9}){9}", r"(?:\B)?" * 24 + "(?=b)", "(?:(?!a))?" * 24 + "(?=b)",
+    "(?:|)" * 24 + "(?=b)", "(?:|^)" * 24 + "(?=b)", "(?:(?!a)|$)" * 24 + "(?=b)", "(a*)?" * 24 + "(?=b)")
 
 
-@pytest.mark.parametrize("pattern", EXPLODING)
+@pytest.mark.parametrize("pattern", EXPLODING + LOOKING_AT_NOTHING)
 def test_a_pattern_that_explodes_is_not_taken(pattern: str):
     assert not is_bounded(pattern)
 
@@ -100,7 +103,7 @@ def test_a_pattern_that_explodes_is_not_taken(pattern: str):
 @pytest.mark.parametrize("pattern", [
     "", "^a+$", "[0-9]+", "(a)(b*)", r"^\d+\.\d+$", ".*disk.*full.*", r"^[\w.]+@[\w.]+\.\w+$", r"(\w+\s)*$",
     r"(\d{1,3}\.){3}\d{1,3}", "[^,]*,[^,]*,[^,]*", "(foo|bar|baz)", r"\[(\w+)\] (.*): (.*)$", "^(?!.*foo).*bar$",
-    "(ab|ac)+", "\\s+$", "ü+[äö]x",
+    "(ab|ac)+", "\\s+$", "ü+[äö]x", r"(^|,)\s*x\s*(,|$)", r"(\d+)(\s*$)?", r"^(\w+(,|$))+", r"\b(foo)?\b",
 ])
 def test_patterns_that_people_write_are_taken(pattern: str):
     assert is_bounded(pattern)

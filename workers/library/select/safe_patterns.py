@@ -5,7 +5,8 @@ tried to its end. Where several can, the ways multiply: within a repetition with
 take hours; outside of one by as many as there are, or as the text is long. So a pattern is taken if what stands within
 repetitions is never ambiguous, and of the repetitions outside `MOST_LOOSE` at most may end at several places. Then
 matching takes time by the text's length to the power of two more than that, at the most. For a long text that is days
-still: `matching` says what ends them.
+still: `matching` says what ends them. It counts characters that are looked at. So what may go on without one, as ``$``
+does at a text's end, is bounded here alone: two such ways are ambiguous whatever comes behind them.
 
 What a character may be is told by sets that are never too small: of ASCII exactly, of all others together.
 """
@@ -75,7 +76,7 @@ def _check(items: Sequence[tuple[Any, Any]], follow: int, count: _Count, *, repe
             _check_repeat(what, after, count, repeated=repeated)
         elif kind is sre.BRANCH:
             firsts = [_first(branch) for branch in what[1]]
-            _choose([first | (after if may_be_empty else 0) for first, may_be_empty in firsts], count,
+            _choose([first | (after | _END if may_be_empty else 0) for first, may_be_empty in firsts], count,
                     repeated=repeated)
             for branch in what[1]:
                 _check(branch, after, count, repeated=repeated)
@@ -97,13 +98,16 @@ def _check_repeat(what: tuple[Any, Any, Any], after: int, count: _Count, *, repe
         return _check(body, after, count, repeated=repeated)
     if most != sre.MAXREPEAT and most > MOST_REPEATED:
         raise _TooLoose
-    if least != most and first & after:
+    takes_none = may_be_empty or bool(first & _END)
+    if least != most and (first & after or (least == 0 and takes_none)):
         if repeated:
             raise _TooLoose
         count.loose += most > 1
         count.branches *= 1 if most > 1 else 2
     if most > 1 and may_be_empty:
         raise _TooLoose
+    if takes_none:
+        count.branches *= max(1, least)  # it is tried as often, and may look at no character
     return _check(body, after | (first if most > 1 else 0), count, repeated=repeated or most > 1)
 
 
