@@ -105,9 +105,9 @@ class Rested(Copied):
             by_key[key] = by_key.get(key, 0.0) + seq + 7
             assert event["sum"] == by_key[key], "the state by key of the query that was paused"
             assert float(event["t1"]) == seq * (seq + 1) / 2, "it never rested"
-        # The tail may have got some events more before its pause than its reader.
-        last, sums = seqs[before - 1], [number * (number + 1) / 2 + 7 * (number + 1) for number in range(seqs[before])]
-        assert events[before]["t2"] - (seqs[before] + 7) in sums[last:], "the state of the tail that rested"
+        # The tail may have got some events more than its reader, before the pause and as both go on.
+        least, most = (last * (last + 1) / 2 + 7 * (last + 1) for last in (seqs[before - 1], seqs[before] - 1))
+        assert least <= events[before]["t2"] - (seqs[before] + 7) <= most, "the state of the tail that rested"
         shifted = events[before]["t2"] - (seqs[before] + 7)
         for event in events[before:]:
             shifted += event["_seq"] + 7
@@ -240,6 +240,7 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
     check(copied)
 
 
+@pytest.mark.long  # in the short run: test_paused_copies.py, played
 @pytest.mark.timeout(1_500)
 def test_what_rests_on_a_lost_machine_rests_elsewhere_and_is_resumed_there(nodes: Hosts) -> None:
     """A query that is paused, and the tail of one that works: each with the state that it had."""
@@ -266,6 +267,7 @@ def test_what_rests_on_a_lost_machine_rests_elsewhere_and_is_resumed_there(nodes
     flow.check_sums(before)
 
 
+@pytest.mark.long  # in the short run: test_copied_alternates.py, played
 @pytest.mark.timeout(1_500)
 def test_each_event_goes_its_way_once_where_the_machine_is_lost_right_behind_a_switch(nodes: Hosts) -> None:
     """And where another switch is asked for while batches are repeated."""
