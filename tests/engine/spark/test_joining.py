@@ -70,7 +70,7 @@ def averages(readings: list[tuple]) -> list[tuple]:
 
 
 def test_each_choice_delivers_what_is_promised(rig: Rig):
-    estate = submitted(Estate(generation=200, slots=(Slot(NODE, 0), Slot(NODE, 1))), "first", raw=True)
+    estate = submitted(Estate(generation=20_000, slots=(Slot(NODE, 0), Slot(NODE, 1))), "first", raw=True)
     rig.publish(estate)
     rig.wait_running(*estate.fragments)
     # Well into a block of some meter: four meters report in turn, three readings make a block.

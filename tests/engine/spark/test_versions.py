@@ -74,7 +74,7 @@ def averages(readings: list[tuple], window: int) -> list[tuple]:
 
 
 def test_sinks_that_stay_miss_nothing_and_new_ones_begin_with_the_plan(rig: Rig):
-    estate = Estate(generation=900, slots=(Slot(NODE, 0), Slot(NODE, 1)))
+    estate = Estate(generation=30_000, slots=(Slot(NODE, 0), Slot(NODE, 1)))
     estate = apply_plan(estate, plan_submission(
         estate, version(4), dataflow_id="meters", team="city", task_types=task_types(), prices=Prices()))
     channels = {sink: estate.channel_of(estate.submitted["meters"].running[sink]) for sink in ("raw", "out")}
