@@ -28,9 +28,16 @@ def spare_of(broker: redis.Redis) -> dict:
     return json.loads(text).get("spare") or {} if text else {}
 
 
+def is_spare(process: psutil.Process) -> bool:
+    try:
+        return "--spare" in process.cmdline()
+    except psutil.NoSuchProcess:  # it has died, and its parent may not have noticed
+        return False
+
+
 def spare_pid(agent_pid: int) -> int:
     """The process that waits; those that have taken a slot's place are older."""
-    waiting = [process for process in psutil.Process(agent_pid).children() if "--spare" in process.cmdline()]
+    waiting = [process for process in psutil.Process(agent_pid).children() if is_spare(process)]
     return max(waiting, key=lambda process: process.create_time()).pid
 
 
