@@ -91,7 +91,7 @@ def _is_time_format(text: str) -> bool:
 
 def _is_read_format(text: str) -> bool:
     """Each run of a letter is read in one way alone, so that a long one takes no longer; ``MMM`` would be a name."""
-    parts = r"yyyy|MM?(?!M)|dd?(?!d)|HH?(?!H)|mm|ss|S{1,6}(?!S)|XXX|[-/:., _]|'[\w ]*'"
+    parts = r"yyyy|MM?(?!M)|dd?(?!d)|HH?(?!H)|mm|ss|S{1,6}(?!S)|X{3}|[-/:., _]|'[\w ]*'"
     return re.fullmatch(f"({parts})+", text) is not None
 
 
@@ -123,8 +123,8 @@ WRITTEN = {
     is_pattern: PATTERN_REMEDY,
     _is_time_format: "A pattern has yyyy, MM, dd, HH, mm, ss, SSS, signs, and words in quotes; YYYY would be the year "
                      "of a week.",
-    _is_read_format: "A pattern has yyyy, MM or M, dd or d, HH or H, mm, ss, S to SSSSSS, XXX (the offset from UTC), "
-                     "signs, and words in quotes; YYYY would be the year of a week.",
+    _is_read_format: "A pattern has yyyy, MM or M, dd or d, HH or H, mm, ss, S to SSSSSS, X three times (the offset "
+                     "from UTC), signs, and words in quotes; YYYY would be the year of a week.",
     _is_zone: "Name a zone of the IANA database, such as Europe/Berlin."}
 _DOUBLE = "CAST({0} AS DOUBLE)"
 _MS = "CASE WHEN {0} BETWEEN -60000000000000 AND 250000000000000 THEN {0} END"

@@ -218,12 +218,12 @@ final class CheckedBlock extends ArrowStreamReader {
         require(next().capacity() / ((BaseFixedWidthVector) vector).getTypeWidth() >= count, "a column is cut short");
       } else if (vector instanceof BaseVariableWidthVector) {
         ArrowBuf offsets = next();
-        require(end(offsets, count) <= next().capacity(), "a value reaches beyond it");
+        require(end(offsets, count, Integer.BYTES) <= next().capacity(), "a value reaches beyond it");
       } else if (vector instanceof BaseLargeVariableWidthVector) {
         ArrowBuf offsets = next();
-        require(longEnd(offsets, count) <= next().capacity(), "a value reaches beyond it");
+        require(end(offsets, count, Long.BYTES) <= next().capacity(), "a value reaches beyond it");
       } else if (vector instanceof ListVector) { // a map is one, too
-        long end = end(next(), count);
+        long end = end(next(), count, Integer.BYTES);
         require(check(((ListVector) vector).getDataVector()) >= end, "a list reaches beyond it");
       } else {
         require(vector instanceof StructVector, "it has columns as no query writes them");
@@ -238,30 +238,21 @@ final class CheckedBlock extends ArrowStreamReader {
     }
 
     /** Where the last of some values ends, whose beginnings are in order. */
-    private static long end(ArrowBuf offsets, long count) {
+    private static long end(ArrowBuf offsets, long count, int width) {
       if (count == 0) return 0;
-      require(offsets.capacity() / 4 > count, "a column is cut short");
-      int last = offsets.getInt(0);
+      require(offsets.capacity() / width > count, "a column is cut short");
+      long last = offset(offsets, 0, width);
       require(last >= 0, "a value begins before it");
       for (long i = 1; i <= count; i++) {
-        int next = offsets.getInt(4 * i);
+        long next = offset(offsets, i, width);
         require(next >= last, "a value ends before it begins");
         last = next;
       }
       return last;
     }
 
-    private static long longEnd(ArrowBuf offsets, long count) {
-      if (count == 0) return 0;
-      require(offsets.capacity() / 8 > count, "a column is cut short");
-      long last = offsets.getLong(0);
-      require(last >= 0, "a value begins before it");
-      for (long i = 1; i <= count; i++) {
-        long next = offsets.getLong(8 * i);
-        require(next >= last, "a value ends before it begins");
-        last = next;
-      }
-      return last;
+    private static long offset(ArrowBuf offsets, long number, int width) {
+      return width == Integer.BYTES ? offsets.getInt(width * number) : offsets.getLong(width * number);
     }
   }
 }
