@@ -93,10 +93,10 @@ def refused_events(channel: str, count: int) -> list[KeptLetter]:
         return sinks.SinkStore(broker(settings.REDIS_URL)).letters(channel, count=count)
 
 
-def write_again(channel: str, what: str, since_ms: int | None) -> None:
+def write_again(channel: str, extent: str, since_ms: int | None) -> None:
     """Let a sink write again what is kept; ``BrokerAway`` where it cannot be told."""
     with broker_needed("so nothing is written again."):
-        sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(what, since_ms))
+        sinks.SinkStore(broker(settings.REDIS_URL)).ask(channel, sinks.Order(extent, since_ms))
 
 
 def shows_before_it_runs(task_type: TaskType) -> bool:

@@ -373,8 +373,8 @@ def broker_needed(consequence: str) -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        why, remedy = why_refused(error)
-        raise BrokerAway(f"{why}, {consequence}", remedy=remedy) from error
+        cause, remedy = why_refused(error)
+        raise BrokerAway(f"{cause}, {consequence}", remedy=remedy) from error
 
 
 @lru_cache(maxsize=4)

@@ -259,9 +259,9 @@ def less_asked(before: Rules, after: Rules) -> Case | None:
     >>> less_asked(Rules(), Rules(clauses=(Clause(kinds=("remove",), approvals=2),))) is None
     True
     """
-    both = (before, after)
-    clauses = [clause for rules in both for clause in (*rules.clauses, rules.otherwise)]
-    limits = [rules.automatic for rules in both if rules.automatic is not None]
+    rule_sets = (before, after)
+    clauses = [clause for rules in rule_sets for clause in (*rules.clauses, rules.otherwise)]
+    limits = [rules.automatic for rules in rule_sets if rules.automatic is not None]
     by_mention = {tuple(kind in scope.kinds for scope in (*clauses, *limits)): kind for kind in PLAN_KINDS}
     money = [clause.above_money_per_hour for clause in clauses if clause.above_money_per_hour is not None]
     effects = {effect for limit in limits for effect in limit.effects}

@@ -84,12 +84,12 @@ class SlotAssigner:
 
     def _offered(self, placement: Placement) -> list[Slot]:
         """The slots in use and as many others of each node as the placement has slots: no more can be of use."""
-        wanted = self._in_use.union(placement.slots)
+        needed_slots = self._in_use.union(placement.slots)
         offered = []
         for node in self.supply.free:
             spare = len(placement.slots)  # of every node: tasks that are pinned to one need slots there
             for slot in node.slots:
-                if slot in wanted:
+                if slot in needed_slots:
                     offered.append(slot)
                 elif spare and slot not in self.supply.taken:
                     offered.append(slot)

@@ -242,14 +242,14 @@ class _Version:
             tasks_reused=len(self.reused), tasks_stopped=stopped, queries_stopped=queries_ceased(adjusted))
 
     def _price_otherwise(self, *, fresh: bool) -> Price | None:
-        other = _Version(self.estate, self.before, self.newcomer, self.newcomer.merged(fresh=fresh))
-        if other.merged.running == self.merged.running:
+        alternative = _Version(self.estate, self.before, self.newcomer, self.newcomer.merged(fresh=fresh))
+        if alternative.merged.running == self.merged.running:
             return None
         adjusted = adjust(
-            self.estate, {**dict.fromkeys(resting(self.estate, other.reused), "works"), **other.left})
-        return other._price(
-            adjusted, queries=len(self.newcomer.chains(other.merged)),
-            stopped=sum(stands == "leaves" for stands in other.left.values()))
+            self.estate, {**dict.fromkeys(resting(self.estate, alternative.reused), "works"), **alternative.left})
+        return alternative._price(
+            adjusted, queries=len(self.newcomer.chains(alternative.merged)),
+            stopped=sum(stands == "leaves" for stands in alternative.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:
         """What others pay more or less: of what is joined, and of what is left to them."""

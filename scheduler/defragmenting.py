@@ -79,10 +79,10 @@ def plan_defragmentation(
             dataflow=dataflow_id,
         )
     worth, fusion = max(ranked, key=lambda entry: (entry[0].gain - entry[0].disruption, entry[1].path[::-1]))
-    why = in_words(fusion, worth, prices=prices, rule=rule)
+    reason = in_words(fusion, worth, prices=prices, rule=rule)
     if not worth.satisfies(rule):
         raise NothingToGain(
-            why, remedy="Try again when it has run for longer, or change the settings of the rule.",
+            reason, remedy="Try again when it has run for longer, or change the settings of the rule.",
             dataflow=dataflow_id,
         )
     fused = [estate.fragments[fragment_id] for fragment_id in fusion.path]
@@ -91,7 +91,7 @@ def plan_defragmentation(
         DEFRAGMENT, estate, submitted,
         recut_in(estate, fused, [whole], outputs=shown_outputs(estate, fused, task_types)), heads=heads_of(fused),
         task_types=task_types, prices=prices, queries_started=1, queries_stopped=len(fused),
-        cores_delta=-worth.cores, why=why)
+        cores_delta=-worth.cores, why=reason)
 
 
 def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:

@@ -163,9 +163,9 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
     coming = input_rates_per_s(job.dataflow, task_types=task_types)
     sources = [task.id for task in job.dataflow.tasks if task_types[task.type].kind == "source"]
     # A rate that was given is of each source, also of one that runs already and is not scheduled.
-    given = job.rate_per_s if job.sources == len(sources) else None
+    submitted_per_s = job.rate_per_s if job.sources == len(sources) else None
     for source in sources:
-        planned = coming[source] if given is None else given
+        planned = coming[source] if submitted_per_s is None else submitted_per_s
         if coming[source] > planned * (1 + TOLERANCE):
             notes.append(
                 f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: events beyond "
@@ -176,11 +176,11 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
                 "for events that never arrive, and its outcome will miss the rate.")
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit
-        why = f": {limit.reason}" if limit else ""
+        limit_text = f": {limit.reason}" if limit else ""
         of_sources = " of its sources together" if job.sources > 1 else ""  # as it is promised
         notes.append(
             f"It is predicted to sustain {schedule.sustained_per_s * job.sources:.4g} of the "
-            f"{schedule.rate_per_s * job.sources:g} events/s{of_sources} that it is planned for{why}.")
+            f"{schedule.rate_per_s * job.sources:g} events/s{of_sources} that it is planned for{limit_text}.")
     notes += _hot_notes(schedule)
     if shared := schedule.placement.taken:
         named = ", ".join(

@@ -200,9 +200,9 @@ def _difference(saved: SavedIdentity | None, dataflow: Dataflow, task: Task, tas
     return f"has another {', '.join(others)} than then" if others else ""
 
 
-def _refuse(tasks: list[str], why: str, remedy: str) -> None:
+def _refuse(tasks: list[str], cause: str, remedy: str) -> None:
     if tasks:
-        raise NoExactSavepoint(f"{_named(tasks)} {why}.", remedy=remedy, tasks=tasks)
+        raise NoExactSavepoint(f"{_named(tasks)} {cause}.", remedy=remedy, tasks=tasks)
 
 
 def _named(items: Iterable[str]) -> str:

@@ -66,21 +66,21 @@ def _of_one_text(
     if not keys or columns_of is None:
         return frozenset()
     parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}
-    given: dict[str, Columns] = {}
+    columns_by_task: dict[str, Columns] = {}
     for task_id in TopologicalSorter(parents).static_order():
-        task, given[task_id] = tasks[task_id], Columns.unknown()
+        task, columns_by_task[task_id] = tasks[task_id], Columns.unknown()
         if is_dynamic(task.type):
             continue
         try:
-            inputs = interleaved([(parent, given[parent]) for parent in dict.fromkeys(parents[task_id])])
-            given[task_id] = columns_of(
+            inputs = interleaved([(parent, columns_by_task[parent]) for parent in dict.fromkeys(parents[task_id])])
+            columns_by_task[task_id] = columns_of(
                 types[task_id], inputs if parents[task_id] else Columns(STREAM_TYPES),
                 canonical_config(types[task_id], task.config))
         except WeirError:
             continue
 
     def has_one(task_id: str, column: str) -> bool:
-        kinds = {given[parent].types.get(column) for parent in parents[task_id]}
+        kinds = {columns_by_task[parent].types.get(column) for parent in parents[task_id]}
         return len(kinds) == 1 and None not in kinds
 
     return frozenset(task_id for task_id, key in keys.items() if all(has_one(task_id, column) for column in key))
@@ -95,15 +95,15 @@ def key_of(task_type: TaskType, config: Mapping[str, object]) -> tuple[str, ...]
 
 def whole_groups(shares: Mapping[int, float]) -> dict[int, float]:
     """Shares that add up to 1 as whole key groups, one at least each, by the largest remainder."""
-    exact = {place: max(1.0, share * KEY_GROUPS) for place, share in shares.items()}
-    groups = {place: int(number) for place, number in exact.items()}
-    by_remainder = sorted(exact, key=lambda place: (groups[place] - exact[place], place))
-    left = KEY_GROUPS - sum(groups.values())
-    for place in by_remainder[:max(0, left)]:
-        groups[place] += 1
-    largest = max(groups, key=lambda place: (groups[place], -place))
+    exact = {index: max(1.0, share * KEY_GROUPS) for index, share in shares.items()}
+    groups = {index: int(number) for index, number in exact.items()}
+    by_remainder = sorted(exact, key=lambda index: (groups[index] - exact[index], index))
+    remaining_groups = KEY_GROUPS - sum(groups.values())
+    for index in by_remainder[:max(0, remaining_groups)]:
+        groups[index] += 1
+    largest = max(groups, key=lambda index: (groups[index], -index))
     groups[largest] += KEY_GROUPS - sum(groups.values())
-    return {place: number / KEY_GROUPS for place, number in groups.items()}
+    return {index: number / KEY_GROUPS for index, number in groups.items()}
 
 
 def ring_cut(
@@ -125,10 +125,10 @@ def ring_cut(
     if keys is None or keys.loads is None:
         return {}
     sizes = keys.loads.sizes(list(shares.values()))
-    anew = {place: (key_range,) for place, key_range in zip(
+    anew = {index: (key_range,) for index, key_range in zip(
         shares, ranges_of([size / KEY_GROUPS for size in sizes]), strict=True)}
-    if keys.ranges.keys() == {slots[place] for place in shares}:
-        ranges_now = {place: keys.ranges[slots[place]] for place in shares}
+    if keys.ranges.keys() == {slots[index] for index in shares}:
+        ranges_now = {index: keys.ranges[slots[index]] for index in shares}
         if fullest(ranges_now, shares, keys.loads) <= (1 + NEAR) * fullest(anew, shares, keys.loads):
             return ranges_now
     return anew
@@ -137,8 +137,8 @@ def ring_cut(
 def fullest(ranges: Mapping[int, KeyRanges], shares: Mapping[int, float], loads: KeyLoads) -> float:
     """What the bundle with most to do gets for each event that it was to get; 1 where all get their shares."""
     return max(
-        sum(loads.share(KeyRange(first, size, "")) for first, size in ranges[place]) / share
-        for place, share in shares.items() if share)
+        sum(loads.share(KeyRange(first, size, "")) for first, size in ranges[index]) / share
+        for index, share in shares.items() if share)
 
 
 def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
@@ -164,14 +164,14 @@ class KeyPiece:
 def cut_off(pieces: Sequence[KeyPiece], size: int) -> tuple[list[KeyPiece], list[KeyPiece]]:
     """The first so many groups of some pieces, and the others. A piece is cut in two where that falls into it."""
     first: list[KeyPiece] = []
-    rest: list[KeyPiece] = []
+    remaining_pieces: list[KeyPiece] = []
     for piece in pieces:
-        taken = min(piece.size, size - sum(other.size for other in first))
+        taken = min(piece.size, size - sum(taken_piece.size for taken_piece in first))
         if taken:
             first.append(replace(piece, size=taken))
         if taken < piece.size:
-            rest.append(KeyPiece((piece.first + taken) % KEY_GROUPS, piece.size - taken, piece.giver))
-    return first, rest
+            remaining_pieces.append(KeyPiece((piece.first + taken) % KEY_GROUPS, piece.size - taken, piece.giver))
+    return first, remaining_pieces
 
 
 def within(pieces: Iterable[KeyPiece], ranges: KeyRanges) -> list[KeyPiece]:

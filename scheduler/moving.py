@@ -69,9 +69,9 @@ def why_not_to_other_nodes(
     node = node_of(bundle.slot)
     for task_id in fragment.kept_tasks:
         task = estate.tasks[task_id]
-        why = _why_on_its_node(task_types[task.type], task.config, file_secrets)
-        if why:
-            return f"{task.type} {why} {node}"
+        reason = _why_on_its_node(task_types[task.type], task.config, file_secrets)
+        if reason:
+            return f"{task.type} {reason} {node}"
     return ""
 
 
@@ -178,18 +178,18 @@ def plan_move(
             from_copy=node in silent)
     homes = {name: bundles_by_id[name][0] for name in queries}
     slots = dict.fromkeys(queries, slot)
-    for name, place in others.items():
+    for name, other_slot in others.items():
         fragment = estate.fragments.get(bundles.get(name, name))
         bundle = fragment and next((
             candidate for candidate in fragment.queries if candidate.id == name and not candidate.leaving), None)
         if fragment is None or bundle is None or name not in copied or name in homes:
             continue
         with suppress(InvalidTransition, NotFound):
-            _require_open(estate, name, place, silent=silent, closed=closed)
+            _require_open(estate, name, other_slot, silent=silent, closed=closed)
             _require_movable(
-                estate, fragment, bundle, place, task_types=task_types, file_secrets=file_secrets,
+                estate, fragment, bundle, other_slot, task_types=task_types, file_secrets=file_secrets,
                 from_copy=node_of(bundle.slot) in silent)
-            homes[name], slots[name] = fragment, place
+            homes[name], slots[name] = fragment, other_slot
     change = moved_in(
         estate, slots, outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)
     return plan_of_rearrangement(

@@ -113,11 +113,11 @@ class Newcomer:
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
         """The price of the other choice: to start anew what a merge joins, or the reverse; None where it is the same.
         """
-        other = self.merged(fresh=fresh)
-        if other.running == merged.running:
+        alternative = self.merged(fresh=fresh)
+        if alternative.running == merged.running:
             return None
-        resumed = adjust(self.estate, dict.fromkeys(resting(self.estate, other.reused), "works"))
-        return self.price(other, resumed, queries=len(self.chains(other)))
+        resumed = adjust(self.estate, dict.fromkeys(resting(self.estate, alternative.reused), "works"))
+        return self.price(alternative, resumed, queries=len(self.chains(alternative)))
 
 
 def as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:

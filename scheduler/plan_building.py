@@ -162,9 +162,9 @@ def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:
 def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitted | None = None) -> dict[str, Any]:
     """Who else uses any of the running tasks, in the fields of a plan; ``besides`` does not count."""
     used = frozenset() if besides is None else frozenset(besides.running.values())
-    team, left = ("", "") if besides is None else (besides.team, besides.id)
+    team, besides_id = ("", "") if besides is None else (besides.team, besides.id)
     users = [(estate.users_of(task_id), int(task_id in used)) for task_id in task_ids]
-    named = sorted({user for task_users, _ in users for user in task_users.first} - {left})[:NAMED]
+    named = sorted({user for task_users, _ in users for user in task_users.first} - {besides_id})[:NAMED]
     teams = {
         user_team for task_users, owned in users for user_team, number in task_users.by_team.items()
         if number > (owned if user_team == team else 0)}

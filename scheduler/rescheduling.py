@@ -60,21 +60,23 @@ def _schedulable(
         ):
             continue
         fragment = estate.fragments[estate.places[running][0]]
-        why = why_fused(estate, fragment, task_types=task_types)
-        if not why and estate.teams_apart and fragment.team != submitted.team:
-            why = f"{fragment.id} is another team's, and teams have slots of their own here"
-        if not why and submitted.scheduled and len(fragment.tasks) > 1 and estate.users_of(fragment.tasks[0]).count > 1:
-            why = f"{fragment.id} runs them for others, too, as it did before this schedule"
-        if why:
-            stuck[task.id] = why
+        reason = why_fused(estate, fragment, task_types=task_types)
+        if not reason and estate.teams_apart and fragment.team != submitted.team:
+            reason = f"{fragment.id} is another team's, and teams have slots of their own here"
+        is_scheduled = submitted.scheduled and len(fragment.tasks) > 1
+        if not reason and is_scheduled and estate.users_of(fragment.tasks[0]).count > 1:
+            reason = f"{fragment.id} runs them for others, too, as it did before this schedule"
+        if reason:
+            stuck[task.id] = reason
         else:
             schedulable[task.id] = fragment
     return schedulable, stuck
 
 
-def _is_alike(running: str, wanted: str, task_types: TaskTypes) -> bool:
-    return running == wanted or (
-        running in task_types and wanted in task_types and task_types[running].name == task_types[wanted].name)
+def _is_alike(running: str, wanted_type: str, task_types: TaskTypes) -> bool:
+    return running == wanted_type or (
+        running in task_types and wanted_type in task_types
+        and task_types[running].name == task_types[wanted_type].name)
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
@@ -98,7 +100,7 @@ def plan_schedule(
     *,
     task_types: TaskTypes,
     prices: Prices,
-    left: Collection[str] = (),
+    left_bundles: Collection[str] = (),
     remarks: Sequence[str] = (),
 ) -> Plan:
     """Plan that a running dataflow's bundles become those of another schedule; what need not change stays untouched.
@@ -112,7 +114,7 @@ def plan_schedule(
     ----------
     schedule : Schedule
         Of tasks that `schedulable` allows.
-    left : collection of str
+    left_bundles : collection of str
         Bundles that have ended by the nodes' reports; they are dropped.
     remarks : sequence of str
         What else reviewers should know of the schedule.
@@ -129,12 +131,12 @@ def plan_schedule(
         All of it is so already.
     """
     submitted = submitted_in(estate, dataflow_id)
-    wanted = parts_of(schedule)
+    wanted_parts = parts_of(schedule)
     job = schedule.job
     running, why_not = schedulable(estate, dataflow_id, job.dataflow, task_types=task_types)
     if why_not:
         raise NotEnactable(why_not, remedy="Remove it and submit it with a schedule.", dataflow=dataflow_id)
-    if fixed := sorted(set(wanted) - set(running)):
+    if fixed := sorted(set(wanted_parts) - set(running)):
         raise NotEnactable(
             f"{', '.join(fixed[:5])} cannot be scheduled: paused, no longer there, or fused with what cannot be cut",
             remedy="Ask for the schedule again.", tasks=fixed)
@@ -142,8 +144,8 @@ def plan_schedule(
     tasks = submitted.running
     change = scheduled_anew(
         estate,
-        {tasks[task]: _division_of(task, parts, running[task], job) for task, parts in wanted.items()},
-        ids=ids, task_types=task_types, left=left)
+        {tasks[task]: _division_of(task, parts, running[task], job) for task, parts in wanted_parts.items()},
+        ids=ids, task_types=task_types, left_bundles=left_bundles)
     if not change.steps:
         raise NothingToChange(
             f"{submitted.name} runs as this schedule has it: the same threads on the same slots, the same weights.",
@@ -242,8 +244,8 @@ def _far_notes(now: Mapping[str, Fragment]) -> list[str]:
 
 
 def _named(names: Sequence[str], most: int = 5) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+    unnamed_count = len(names) - most
+    return ", ".join(names[:most]) + (f" and {unnamed_count} more" if unnamed_count > 0 else "")
 
 
 def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_types: TaskTypes) -> list[str]:
@@ -251,8 +253,8 @@ def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_
     _, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
     if not stuck:
         return []
-    why = "; ".join(dict.fromkeys(stuck.values()))
-    return [f"{_named(list(stuck))} stay fused and without a schedule: {why}."]
+    reasons_text = "; ".join(dict.fromkeys(stuck.values()))
+    return [f"{_named(list(stuck))} stay fused and without a schedule: {reasons_text}."]
 
 
 def _price(

@@ -306,19 +306,19 @@ def _on_cheapest(
     if supply.catalogue is None or not published.bought:
         return None
     bought = {node.name for node in published.bought}
-    wanted = [slot for slot in (*placement.slots, *placement.empty) if slot.node in bought]
-    machines = cheapest_machines(len(wanted), supply.catalogue.sizes)
+    ordered_slots = [slot for slot in (*placement.slots, *placement.empty) if slot.node in bought]
+    machines = cheapest_machines(len(ordered_slots), supply.catalogue.sizes)
     if sum(size.hour for size in machines) > sum(node.size.hour for node in published.bought if node.size) - 1 / NANO:
         return None
     supply = replace(supply, machines=machines)
     # Slots are alike, on whatever machine, unless those of a node lend each other.
-    new = dict(zip(wanted, supply.bought(), strict=False))
-    other = on_other_slots(placement, [new.get(slot, slot) for slot in placement.slots], job.streams)
-    other = replace(other, empty=tuple(new.get(slot, slot) for slot in placement.empty))
+    new = dict(zip(ordered_slots, supply.bought(), strict=False))
+    new_placement = on_other_slots(placement, [new.get(slot, slot) for slot in placement.slots], job.streams)
+    new_placement = replace(new_placement, empty=tuple(new.get(slot, slot) for slot in placement.empty))
     nodes_hold = MAPPINGS[pair[1]].nodes_hold
-    if nodes_hold is not None and not nodes_hold(other, allocation):
+    if nodes_hold is not None and not nodes_hold(new_placement, allocation):
         return None
-    cheaper = predicted(job, pair, allocation, other, supply=supply, options=options)
+    cheaper = predicted(job, pair, allocation, new_placement, supply=supply, options=options)
     if cheaper.acquisition.per_hour > published.per_hour - 1 / NANO:
         return None
     return replace(cheaper, published_acquisition=published)

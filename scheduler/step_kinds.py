@@ -134,53 +134,53 @@ def _every_query(
     return of_fragment
 
 
-def _has_taken_over(seen: QueryEvidence) -> bool:
-    node = seen.reports.node(node_of(seen.bundle.slot))
-    inherits, _ = seen.fragment.inherited_by(seen.bundle)
-    work_on = {bundle.id for bundle in seen.fragment.bundles if not bundle.leaving}  # they gave keys away
+def _has_taken_over(evidence: QueryEvidence) -> bool:
+    node = evidence.reports.node(node_of(evidence.bundle.slot))
+    inherits, _ = evidence.fragment.inherited_by(evidence.bundle)
+    work_on = {bundle.id for bundle in evidence.fragment.bundles if not bundle.leaving}  # they gave keys away
     ancestors_run = node is not None and any(
         ancestor in slot.fragments and slot.fragments[ancestor].state != LEFT
         for slot in node.slots.values() for ancestor in inherits if ancestor not in work_on)
-    has_begun = _is_kept(seen) if seen.fragment.paused else seen.runs
-    return has_begun and not ancestors_run and _has_left_its_node(seen)
+    has_begun = _is_kept(evidence) if evidence.fragment.paused else evidence.runs
+    return has_begun and not ancestors_run and _has_left_its_node(evidence)
 
 
-def _is_kept(seen: QueryEvidence) -> bool:
+def _is_kept(evidence: QueryEvidence) -> bool:
     """Whether a paused query is on its slot, with what it has."""
-    return seen.query is not None and seen.query.state == STOPPED
+    return evidence.query is not None and evidence.query.state == STOPPED
 
 
-def _has_left_its_node(seen: QueryEvidence) -> bool:
+def _has_left_its_node(evidence: QueryEvidence) -> bool:
     """Whether the node that has what a query goes on with has nothing more to do for it, where that is another."""
-    inherits, home = seen.fragment.inherited_by(seen.bundle)
-    if not home or home in seen.gone:
+    inherits, home = evidence.fragment.inherited_by(evidence.bundle)
+    if not home or home in evidence.gone:
         return True
-    origin = seen.reports.node(home)
-    if origin is None or origin.version < made_in(seen.bundle.id):
+    origin = evidence.reports.node(home)
+    if origin is None or origin.version < made_in(evidence.bundle.id):
         return False
-    left = {*origin.handing_over, *(name for slot in origin.slots.values() for name in slot.fragments)}
-    return not left.intersection(inherits)
+    names_at_origin = {*origin.handing_over, *(name for slot in origin.slots.values() for name in slot.fragments)}
+    return not names_at_origin.intersection(inherits)
 
 
-def _runs_with_its_threads(seen: QueryEvidence) -> bool:
-    return seen.runs and seen.query is not None and seen.query.threads == seen.bundle.threads
+def _runs_with_its_threads(evidence: QueryEvidence) -> bool:
+    return evidence.runs and evidence.query is not None and evidence.query.threads == evidence.bundle.threads
 
 
-def _is_at_rest(seen: QueryEvidence) -> bool:
-    return seen.query is None or seen.query.state == STOPPED
+def _is_at_rest(evidence: QueryEvidence) -> bool:
+    return evidence.query is None or evidence.query.state == STOPPED
 
 
-def _has_left(seen: QueryEvidence) -> bool:
-    return seen.query is None or seen.query.state == LEFT
+def _has_left(evidence: QueryEvidence) -> bool:
+    return evidence.query is None or evidence.query.state == LEFT
 
 
-def _tail_is_closed(seen: QueryEvidence) -> bool:
+def _tail_is_closed(evidence: QueryEvidence) -> bool:
     # A later plan may have closed more of it.
-    return seen.query is not None and seen.query.active <= (seen.step.active or 0)
+    return evidence.query is not None and evidence.query.active <= (evidence.step.active or 0)
 
 
-def _tail_is_open(seen: QueryEvidence) -> bool:
-    return seen.query is not None and seen.query.active >= (seen.step.active or 0)
+def _tail_is_open(evidence: QueryEvidence) -> bool:
+    return evidence.query is not None and evidence.query.active >= (evidence.step.active or 0)
 
 
 def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
@@ -197,19 +197,21 @@ def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> b
 
 def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
     """Whether the queries run as they are set now: where the setting was replaced since, nothing more is to come."""
-    wanted = evidence.settings.get(step.fragment, USUAL).real_time
-    return _every_query(lambda seen: seen.runs and seen.query is not None and seen.query.real_time == wanted)(
-        step, fragment, evidence)
+    wanted_real_time = evidence.settings.get(step.fragment, USUAL).real_time
+    return _every_query(
+        lambda of_query: of_query.runs and of_query.query is not None and of_query.query.real_time == wanted_real_time
+    )(step, fragment, evidence)
 
 
 def _is_switched(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
     """Whether the queries were told of the alternate that is on now, which may be another than the plan's."""
-    wanted = evidence.settings.get(step.fragment, USUAL).alternates.get(step.task or "")
-    if wanted is None:  # the task goes on in another query
+    wanted_alternate = evidence.settings.get(step.fragment, USUAL).alternates.get(step.task or "")
+    if wanted_alternate is None:  # the task goes on in another query
         return True
     position = fragment.tasks.index(step.task or "")
-    return _every_query(lambda seen: seen.query is not None and seen.query.alternates.get(position) == wanted)(
-        step, fragment, evidence)
+    return _every_query(
+        lambda of_query: of_query.query is not None and of_query.query.alternates.get(position) == wanted_alternate
+    )(step, fragment, evidence)
 
 
 CLOSE_OUTLET = StepKind(
@@ -312,10 +314,10 @@ def steps_done(plan: Plan, evidence: EnactmentEvidence) -> set[str]:
 
 def _rests_since(step: Step, plan: Plan, evidence: EnactmentEvidence) -> bool:
     """Whether a later plan has put to rest what a step begins, or whom it begins it for."""
-    wanted, active = plan.fragments_after.get(step.fragment), evidence.active
-    if wanted is None or step.fragment not in active:  # it is to stop
+    fragment_after, active = plan.fragments_after.get(step.fragment), evidence.active
+    if fragment_after is None or step.fragment not in active:  # it is to stop
         return False
-    if active[step.fragment] == 0 < wanted.active:
+    if active[step.fragment] == 0 < fragment_after.active:
         return True
     if step.kind == OPEN_TAIL.name:
         return (step.active or 0) > active[step.fragment]

@@ -70,7 +70,7 @@ def is_quiet(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int)
     return alert.acknowledged_at is not None or is_muted(alert, mutes, now_s)
 
 
-def payload_of(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> dict[str, Any]:
+def payload_of(group: NoticeGroup, notice_kind: str, alerts: Sequence[Alert]) -> dict[str, Any]:
     """A notice as JSON: what webhooks get, and what mail is made of."""
     worst = min((alert.severity for alert in alerts), key=SEVERITIES.index)
     rows = [_alert_row(alert) for alert in alerts[:SHOWN]]
@@ -80,8 +80,8 @@ def payload_of(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> dict[s
     first = rows[0]
     more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
     return {
-        "event": "alerts", "what": what, "severity": worst, "team": group.team.slug if group.team else None,
-        "title": f"{_WORDS.get(what, '')}{first['title']}: {first['text']}"[:240].rstrip(" .") + more,
+        "event": "alerts", "what": notice_kind, "severity": worst, "team": group.team.slug if group.team else None,
+        "title": f"{_WORDS.get(notice_kind, '')}{first['title']}: {first['text']}"[:240].rstrip(" .") + more,
         "link": f"{settings.SITE_URL}{reverse('alerts')}?group={group.pk}", "cause": group.cause, "count": len(alerts),
         "alerts": rows}
 
@@ -106,9 +106,9 @@ def mail_text(payload: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "", payload["link"], "", "Choose your notifications under Alerts, Notifications."])
 
 
-def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:
+def _deliveries(group: NoticeGroup, notice_kind: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:
     """One message to each receiver, named by group, number and receiver: told once however often this is done."""
-    payload = payload_of(group, what, alerts)
+    payload = payload_of(group, notice_kind, alerts)
     notice = NoticeMessage(f"notice:{group.pk}:{group.notices}", payload, mail_text(payload))
     yield from deliveries_to(chosen_by(people_of(group.team), payload["severity"]), notice)
     worst = SEVERITIES.index(payload["severity"])
@@ -119,8 +119,8 @@ def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Itera
 
 def people_of(team: Team | None) -> list[User]:
     """Who may be notified of a team's alerts, or the estate's: its administrators."""
-    wanted = Q(is_superuser=True) if team is None else Q(memberships__team=team)
-    return list(User.objects.filter(wanted, is_active=True).distinct().order_by("pk"))
+    condition = Q(is_superuser=True) if team is None else Q(memberships__team=team)
+    return list(User.objects.filter(condition, is_active=True).distinct().order_by("pk"))
 
 
 def trial_payload(username: str) -> dict[str, Any]:

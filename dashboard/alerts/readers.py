@@ -228,7 +228,7 @@ def _restarting(evidence: EvaluationScope) -> Readings | None:
             text=(f"A query of {evidence.of_dataflow(dataflow)} failed" if kind == QUERY else
                   f"The driver of {subject}, where {evidence.of_dataflow(dataflow)} runs, ended")
                  + f" {restarts[kind, subject]} times within ten minutes."
-                 + (f" {evidence.view.in_words(why, dataflow)}" if (why := causes.get((kind, subject))) else ""),
+                 + (f" {evidence.view.in_words(reason, dataflow)}" if (reason := causes.get((kind, subject))) else ""),
             remedy="Mend the cause; its page has the traceback." if kind == QUERY else
                    "Its log has the reason. Where memory is short, give slots more, or fewer queries.")
         for kind, users in ((QUERY, queries), (SLOT, slots)) for subject, dataflow in users.items()}

@@ -50,32 +50,32 @@ def acknowledge(*, actor: User, alert_id: int) -> Alert:
         return alert
 
 
-def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
+def mute(*, actor: User, alert_id: int, scope: str, until: datetime) -> MuteRow:
     """Tell nobody of an alert's rule, or of the element that it is about, until a time; in place of the mute before.
 
     Parameters
     ----------
-    what : str
+    scope : str
         ``rule``, ``element``, or ``both``: this rule for this element.
     until : datetime
         At most 30 days ahead; with a time zone.
     """
     viewer = viewer_of(actor)
-    if what not in ("rule", "element", "both") or not timezone.now() < until <= timezone.now() + LONGEST_MUTE:
+    if scope not in ("rule", "element", "both") or not timezone.now() < until <= timezone.now() + LONGEST_MUTE:
         raise BadInput(
             "The mute is not complete.", remedy="Choose rule, element or both, and a time within the next 30 days.")
     with audited(actor=actor, verb="alert.mute") as audit:
         alert = alert_for(viewer, alert_id)
         require_operator(viewer, alert.team)
-        rule = {} if what == "element" else {"rule_id": alert.rule_id}
-        element = {} if what == "rule" else {"element_kind": alert.element_kind, "element": alert.element}
+        rule = {} if scope == "element" else {"rule_id": alert.rule_id}
+        element = {} if scope == "rule" else {"element_kind": alert.element_kind, "element": alert.element}
         words = {"rule": f"All of “{alert.title}”", "element": f"All of {alert.element_kind}: {alert.text}",
-                 "both": f"“{alert.title}”: {alert.text}"}[what]
+                 "both": f"“{alert.title}”: {alert.text}"}[scope]
         muted = {"team": alert.team, "rule_id": "", "element_kind": "", "element": ""} | rule | element
         MuteRow.objects.filter(**muted).delete()
         row = MuteRow.objects.create(**muted, until=until, by=actor, text=words[:300])
         audit.subject, audit.team = row, alert.team
-        audit.details = {"until": until.isoformat(), "what": what, "rule": alert.rule_id}
+        audit.details = {"until": until.isoformat(), "what": scope, "rule": alert.rule_id}
         return row
 
 

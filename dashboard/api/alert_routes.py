@@ -117,11 +117,11 @@ def acknowledge(request: HttpRequest, alert_id: int) -> dict[str, Any]:
 
 
 @router.post("/alerts/{int:alert_id}/mute", response={201: MuteAnswer})
-def mute(request: HttpRequest, alert_id: int, wanted: MuteIn) -> Status:
+def mute(request: HttpRequest, alert_id: int, body: MuteIn) -> Status:
     """Tell nobody of an alert's rule, its element, or both together, for some minutes."""
     row = services.mute(
-        actor=request.user, alert_id=min(alert_id, MOST_ID), what=wanted.what,
-        until=timezone.now() + timedelta(minutes=wanted.minutes))
+        actor=request.user, alert_id=min(alert_id, MOST_ID), scope=body.what,
+        until=timezone.now() + timedelta(minutes=body.minutes))
     return Status(201, _mute_row(row))
 
 
@@ -172,12 +172,12 @@ def notice_choices_of_caller(request: HttpRequest) -> dict[str, Any]:
 
 
 @router.put("/notice-choices", response=Choices)
-def put_notice_choices(request: HttpRequest, wanted: ChoicesIn) -> dict[str, Any]:
+def put_notice_choices(request: HttpRequest, body: ChoicesIn) -> dict[str, Any]:
     """Choose how the caller is notified of alerts and proposals."""
     outbox.set_choices(
-        actor=request.user, email=wanted.email.replace("\0", ""),
+        actor=request.user, email=body.email.replace("\0", ""),
         choices=[NoticeChoice(choice.subject, choice.email, choice.webhook, choice.daily)
-                 for choice in wanted.choices])
+                 for choice in body.choices])
     return _choices(request)
 
 

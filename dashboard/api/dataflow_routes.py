@@ -394,6 +394,6 @@ def sink_refused(
 def sink_write_again(request: HttpRequest, dataflow_id: UUID, task_id: str, order: schemas.WriteAgainIn) -> Status:
     """Let a sink write again what is kept: 202, and its state tells what comes of it."""
     write_again(
-        actor=request.user, dataflow_id=dataflow_id, task_id=task_id, what=order.what, since=order.since,
+        actor=request.user, dataflow_id=dataflow_id, task_id=task_id, extent=order.what, since=order.since,
         understood=order.understood)
     return Status(202, {"asked": order.what})

@@ -95,9 +95,9 @@ def profiles_csv(request: HttpRequest, search: str = "") -> HttpResponse:
 
 
 @router.post("/profiles", response={201: list[ProfileAnswer]})
-def import_csv(request: HttpRequest, given: ProfilesIn) -> Status:
+def import_csv(request: HttpRequest, body: ProfilesIn) -> Status:
     """Import all profiles of a CSV file: 201; or 422 with the place of every mistake, and nothing is imported."""
-    records = import_profiles(actor=request.user, text=given.text, machine=given.machine)
+    records = import_profiles(actor=request.user, text=body.text, machine=body.machine)
     prefetch_related_objects(records, "points")
     machine = current_machine()
     return Status(201, [profile_row(record, machine=machine) for record in records])
@@ -130,14 +130,14 @@ def sweeps(request: HttpRequest, page: int = Query(1, ge=1, le=10**6)) -> dict[s
 
 
 @router.post("/sweeps", response={201: SweepAnswer})
-def start(request: HttpRequest, given: SweepIn) -> Status:
+def start(request: HttpRequest, body: SweepIn) -> Status:
     """Ask for a measurement: 201 with the sweep, which begins as soon as its slot is free."""
-    again = selectors.profile(request.viewer, given.profile) if given.profile else None
-    fields = given.dict(exclude_none=True)
+    again = selectors.profile(request.viewer, body.profile) if body.profile else None
+    fields = body.dict(exclude_none=True)
     manner = replace(manner_of(again), **{name: fields[name] for name in MANNER if name in fields})
-    bounds = bounds_for(given.slot, manner.bounds, **{name: fields[name] for name in BOUNDS if name in fields})
+    bounds = bounds_for(body.slot, manner.bounds, **{name: fields[name] for name in BOUNDS if name in fields})
     return Status(201, sweep_row(start_sweep(
-        actor=request.user, target=_target(request, given), slot=given.slot, bounds=bounds,
+        actor=request.user, target=_target(request, body), slot=body.slot, bounds=bounds,
         any_config=manner.any_config, warm_up_s=manner.warm_up_s, seconds=manner.seconds)))
 
 
@@ -192,9 +192,9 @@ def trial_row(trial: TrialRecord) -> dict[str, Any]:
     return row_of(TrialAnswer, trial)
 
 
-def _target(request: HttpRequest, given: SweepIn) -> SweepTarget:
-    if given.profile:
-        return target_again(selectors.profile(request.viewer, given.profile))
-    if given.dataflow:
-        return target_of_task(request.viewer, given.dataflow, given.task)
-    return target_of_type(given.type, given.config, feed_key=given.feed)
+def _target(request: HttpRequest, body: SweepIn) -> SweepTarget:
+    if body.profile:
+        return target_again(selectors.profile(request.viewer, body.profile))
+    if body.dataflow:
+        return target_of_task(request.viewer, body.dataflow, body.task)
+    return target_of_type(body.type, body.config, feed_key=body.feed)

@@ -96,27 +96,27 @@ def comments(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
 
 
 @router.post("/proposals/{uuid:proposal_id}/comments", response={201: list[Thread]})
-def comment(request: HttpRequest, proposal_id: UUID, given: schemas.CommentIn) -> Status:
+def comment(request: HttpRequest, proposal_id: UUID, body: schemas.CommentIn) -> Status:
     """Say something of a proposal or one of its tasks, or reply: 201 with all threads."""
     services.comment_on(
-        actor=request.user, proposal_id=proposal_id, text=given.text, task=given.task, reply_to=given.reply_to)
+        actor=request.user, proposal_id=proposal_id, text=body.text, task=body.task, reply_to=body.reply_to)
     return Status(201, comments(request, proposal_id))
 
 
 @router.put("/proposals/{uuid:proposal_id}/comments/{int:comment_id}", response=list[Thread])
 def edit_comment(
-    request: HttpRequest, proposal_id: UUID, comment_id: int, given: schemas.CommentEditIn
+    request: HttpRequest, proposal_id: UUID, comment_id: int, body: schemas.CommentEditIn
 ) -> list[dict[str, Any]]:
     """Change one's own comment, within 15 minutes."""
-    services.edit_comment(actor=request.user, proposal_id=proposal_id, comment_id=comment_id, text=given.text)
+    services.edit_comment(actor=request.user, proposal_id=proposal_id, comment_id=comment_id, text=body.text)
     return comments(request, proposal_id)
 
 
 @router.post("/proposals/{uuid:proposal_id}/comments/{int:comment_id}/resolve", response=list[Thread])
 def resolve_comment(
-    request: HttpRequest, proposal_id: UUID, comment_id: int, given: schemas.ResolutionIn
+    request: HttpRequest, proposal_id: UUID, comment_id: int, body: schemas.ResolutionIn
 ) -> list[dict[str, Any]]:
     """Resolve a thread, or open it again."""
     services.resolve_thread(
-        actor=request.user, proposal_id=proposal_id, comment_id=comment_id, resolved=given.resolved)
+        actor=request.user, proposal_id=proposal_id, comment_id=comment_id, resolved=body.resolved)
     return comments(request, proposal_id)

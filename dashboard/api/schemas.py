@@ -353,7 +353,7 @@ def bill_row(record: DataflowRecord, rows: Sequence[TaskBill], period: Period) -
         "latency_limit": limits_in_words(record), "total": amounts_of(total(row.charge for row in rows)),
         "tasks": [
             {"task": row.task, "type": row.type, "users": round(row.charge.users, 3),
-             "shared_with": [str(other.pk) for other in row.others], **amounts_of(row.charge)}
+             "shared_with": [str(other_dataflow.pk) for other_dataflow in row.others], **amounts_of(row.charge)}
             for row in rows],
     }
 

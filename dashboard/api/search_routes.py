@@ -26,10 +26,10 @@ class SearchIn(Schema):
 
 
 @router.post("/estate/tasks/{str:task_id}/searches", response={202: SearchBegun})
-def search_begin(request: HttpRequest, task_id: str, wanted: SearchIn) -> Status:
+def search_begin(request: HttpRequest, task_id: str, body: SearchIn) -> Status:
     """Search a running task's stream for events that meet a condition; a later search of the same user ends it."""
     return Status(202, {"id": stream_searches.begin_search(
-        actor=request.user, task_id=task_id, where=wanted.where, seconds=wanted.seconds, count=wanted.count)})
+        actor=request.user, task_id=task_id, where=body.where, seconds=body.seconds, count=body.count)})
 
 
 @router.get("/estate/searches/{str:search_id}", response=StreamSearch)

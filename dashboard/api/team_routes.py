@@ -81,9 +81,9 @@ def team_calendars(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
 
 
 @router.put("/teams/{slug:slug}/calendars/{str:name}", response=CalendarRow)
-def put_calendar(request: HttpRequest, slug: str, name: str, given: schemas.CalendarIn) -> dict[str, Any]:
+def put_calendar(request: HttpRequest, slug: str, name: str, body: schemas.CalendarIn) -> dict[str, Any]:
     """Keep days under a name, in place of those that it had; by an approver of the team."""
-    row = set_calendar(actor=request.user, team=teams.team(request.viewer, slug), name=name, days=given.days)
+    row = set_calendar(actor=request.user, team=teams.team(request.viewer, slug), name=name, days=body.days)
     return {"name": row.name, "days": row.days}
 
 
@@ -123,13 +123,13 @@ def approval_rules(request: HttpRequest, slug: str) -> dict[str, Any]:
 
 
 @router.put("/teams/{slug:slug}/approval-rules", response=ApprovalRules)
-def set_approval_rules(request: HttpRequest, slug: str, given: schemas.ApprovalRulesIn) -> dict[str, Any]:
+def set_approval_rules(request: HttpRequest, slug: str, body: schemas.ApprovalRulesIn) -> dict[str, Any]:
     """Let a team ask by these rules; by an approver of it. Every change is a version of its own.
 
     Where they ask for less in any case, they wait for a second person (``waiting``).
     """
     team = teams.team(request.viewer, slug)
-    set_rules(actor=request.user, team=team, rules=rules_of(given.rules), note=given.note)
+    set_rules(actor=request.user, team=team, rules=rules_of(body.rules), note=body.note)
     return schemas.approval_rules_row(team)
 
 

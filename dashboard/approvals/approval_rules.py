@@ -20,12 +20,12 @@ VERSIONS_SHOWN = 50  # of a team: they stand beside what holds
 
 def current_rules(team_ids: Iterable[int]) -> dict[int, tuple[TeamRules | None, Rules]]:
     """The rules of each of these teams; the default where a team has made none."""
-    wanted = list(team_ids)
+    listed_ids = list(team_ids)
     newest = {record.team_id: record for record in TeamRules.objects.filter(
-        team__in=wanted, state="holds").order_by("number")}
+        team__in=listed_ids, state="holds").order_by("number")}
     return {
         team_id: (record, RULES.read(record.document)) if (record := newest.get(team_id)) else (None, DEFAULT)
-        for team_id in wanted}
+        for team_id in listed_ids}
 
 
 def waiting_rules(team: Team) -> TeamRules | None:

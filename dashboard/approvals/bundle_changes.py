@@ -18,7 +18,7 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
     names : mapping
         Submitted task ids by running task id.
     """
-    order = {running: place for place, running in enumerate(plan.dataflow.running.values())}
+    order = {running: position for position, running in enumerate(plan.dataflow.running.values())}
     rows = []
     stepped = {step.fragment for step in plan.steps}
     for key in {**plan.fragments_before, **plan.fragments_after}:
@@ -28,9 +28,9 @@ def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
         fragment = after or before
         assert fragment is not None
         was, now = (_parts(side, every=plan.promise is not None) for side in (before, after))
-        place = min((order[task] for task in fragment.tasks if task in order), default=len(order))
+        position = min((order[task] for task in fragment.tasks if task in order), default=len(order))
         rows += [
-            (place, number, _row(fragment, was.get(part), now.get(part), names))
+            (position, number, _row(fragment, was.get(part), now.get(part), names))
             for number, part in enumerate(dict.fromkeys([*was, *now]))]
     return [row for _, _, row in sorted(rows, key=lambda ranked: (ranked[0], ranked[1], ranked[2]["id"]))]
 

@@ -59,8 +59,8 @@ def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agree
     reaches = frozenset().union(*(reached_by(types.get(task.type), task.config) for task in plan.started))
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
-        record, held = rules[team.pk]
-        demand = ApprovalDemand(0, why=agreed) if agreed else held.demand(
+        record, team_rules = rules[team.pk]
+        demand = ApprovalDemand(0, why=agreed) if agreed else team_rules.demand(
             case_of(plan, team=team.slug, pause_ms=pause_ms, reaches=reaches))
         if team.pk in acting and demand.approvals <= APPROVALS_OF_A_MODE:
             demand = ApprovalDemand(0, why=BY_WEIR)
@@ -78,17 +78,18 @@ def statuses(proposal: Proposal, asks: Iterable[Ask], *, at: datetime) -> dict[i
 
     Of a plan that was enacted the roles of then count.
     """
-    given: dict[int, list[Approval]] = {}
+    approvals_by_team: dict[int, list[Approval]] = {}
     reviews = list(Review.objects.filter(plan_id=proposal.plan_id, verdict="approve"))
-    held = {(review.team_id, review.reviewer_id): review.role for review in reviews}
+    roles = {(review.team_id, review.reviewer_id): review.role for review in reviews}
     if proposal.status in OPEN:
-        held = roles_now(reviews)
+        roles = roles_now(reviews)
     for review in reviews:
-        role = held.get((review.team_id, review.reviewer_id))
+        role = roles.get((review.team_id, review.reviewer_id))
         if role is not None:
             lower = min(review.role, role, key=RANKS.__getitem__)
-            given.setdefault(review.team_id, []).append(Approval(review.reviewer_id, lower, ms_of(review.at)))
-    return {ask.team_id: status_of(ask.demand, given.get(ask.team_id, ()), at_ms=ms_of(at)) for ask in asks}
+            approvals_by_team.setdefault(review.team_id, []).append(
+                Approval(review.reviewer_id, lower, ms_of(review.at)))
+    return {ask.team_id: status_of(ask.demand, approvals_by_team.get(ask.team_id, ()), at_ms=ms_of(at)) for ask in asks}
 
 
 def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
@@ -100,12 +101,12 @@ def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
     teams, people = {team for team, _ in pairs}, {person for _, person in pairs}
     members = Membership.objects.filter(
         team__in=teams, user__in=people, user__is_active=True, role__gte=Role.APPROVER)
-    held: dict[tuple[int, int], ApproverRole] = {
+    granted_roles: dict[tuple[int, int], ApproverRole] = {
         (member.team_id, member.user_id): "admin" if member.role >= Role.ADMIN else "approver" for member in members}
     if settings.SELF_APPROVAL:  # administrators speak for every team
         root = User.objects.filter(pk__in=people, is_superuser=True, is_active=True).values_list("pk", flat=True)
-        held |= {(team, person): "admin" for team, person in pairs if person in set(root)}
-    return {pair: held[pair] for pair in pairs if pair in held}
+        granted_roles |= {(team, person): "admin" for team, person in pairs if person in set(root)}
+    return {pair: granted_roles[pair] for pair in pairs if pair in granted_roles}
 
 
 def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None = None) -> dict[Ask, DemandStatus]:

@@ -138,8 +138,9 @@ def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
     is_silent = silent_nodes().filter(name=node).exists()
     holders = copy_holders(queries_of_node(estate, node)) if is_silent else {}
     queries = queries_there(estate, node, copied=holders)
-    seen = _Seen(estate, node, [fragment for fragment, _, _ in queries], at, is_silent=is_silent, holders=holders)
-    return [seen.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]
+    drained_node = _Seen(
+        estate, node, [fragment for fragment, _, _ in queries], at, is_silent=is_silent, holders=holders)
+    return [drained_node.outgoing(fragment, bundle, why_not) for fragment, bundle, why_not in queries]
 
 
 class _Seen:
@@ -192,12 +193,13 @@ class _Seen:
             or self._waits_its_turn())
         if hold is not None:
             return Outgoing(fragment, bundle, hold=hold)
-        left = drain_proposal or next((  # of a query that is there no more
+        last_proposal = drain_proposal or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
             and proposal.status in {STALE, UNPLANNABLE}
             and _queries(proposal).isdisjoint(self._queries)), None)
         return Outgoing(
-            fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
+            fragment, bundle, record=last_proposal.dataflow if last_proposal else running[0], slot=slot,
+            again=last_proposal,
             attempt=1 if drain_proposal is None else drain_proposal.plan.options.get(ATTEMPT, 1) + 1)
 
     def _target(self, fragment: Fragment, holder: str | None, *, besides: Collection[str]) -> str:
@@ -241,8 +243,8 @@ class _Seen:
             again_at = proposal.plan.created + timedelta(seconds=pause_s(
                 proposal.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
             if self._at < again_at:
-                why = (proposal.plan.error or {}).get("message", "The estate has changed since it was planned.")
-                return Hold("No plan of its move stands.", proposal, why, again_at)
+                reason = (proposal.plan.error or {}).get("message", "The estate has changed since it was planned.")
+                return Hold("No plan of its move stands.", proposal, reason, again_at)
         if tried:
             last = tried[-1]
             again_at = last.finished_at + timedelta(seconds=pause_s(
@@ -276,8 +278,8 @@ def cause_of_failure(proposal: Proposal) -> str:
 def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle) -> bool:
     """Whether a query of a plan's beginning was what a query is now: all of these tasks, or the same part of them."""
     return any(
-        before.tasks == fragment.tasks and (not fragment.divided or other.part == bundle.part)
-        for before in plan.fragments_before.values() for other in before.queries if other.id == query)
+        before.tasks == fragment.tasks and (not fragment.divided or former_query.part == bundle.part)
+        for before in plan.fragments_before.values() for former_query in before.queries if former_query.id == query)
 
 
 def _queries(proposal: Proposal) -> set[str]:
@@ -289,14 +291,14 @@ def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
     """What is on a node: what goes, what stays, and what holds it."""
     row, estate = node_row(name), current_estate()
     report = view_for(EVERYTHING).reading.reports.node(name)
-    seen = {fragment.id for fragment in view_for(viewer).fragments()}
+    visible_ids = {fragment.id for fragment in view_for(viewer).fragments()}
     draining = row.draining_since is not None
     everything = outgoing_of(estate, name, at=timezone.now()) if draining else [
         Outgoing(fragment, bundle, why_not=why_not) for fragment, bundle, why_not in queries_there(estate, name)]
     visible = {proposal.pk for proposal in proposals(viewer).filter(
         pk__in=[outgoing.hold.proposal.pk for outgoing in everything if outgoing.hold and outgoing.hold.proposal])}
     queries = tuple(
-        _query_there(estate, outgoing, visible) for outgoing in everything if outgoing.fragment.id in seen)
+        _query_there(estate, outgoing, visible) for outgoing in everything if outgoing.fragment.id in visible_ids)
     leaving = {outgoing.bundle.id for outgoing in everything}
     return Drain(
         name, draining, queries, len(everything) - len(queries),

@@ -125,5 +125,5 @@ def _warnings(plan: Plan, diff: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _lacking(team: Mapping[str, Any]) -> str:
-    given = sum(approval["counts"] for approval in team["approvals"])
-    return f"{given} of {team['needed']}: an {team['role']} of {team['name']}"
+    approval_count = sum(approval["counts"] for approval in team["approvals"])
+    return f"{approval_count} of {team['needed']}: an {team['role']} of {team['name']}"

@@ -79,8 +79,8 @@ def awaiting(viewer: Viewer) -> QuerySet[Proposal]:
         approved = approved.filter(
             reviewer__is_active=True, reviewer__memberships__team_id=OuterRef("team_id"),
             reviewer__memberships__role__gte=Role.APPROVER)
-    given = approved.order_by().values("team").annotate(number=Count("pk")).values("number")
-    asks = asks.annotate(given=Coalesce(Subquery(given), 0)).filter(
+    approval_counts = approved.order_by().values("team").annotate(number=Count("pk")).values("number")
+    asks = asks.annotate(given=Coalesce(Subquery(approval_counts), 0)).filter(
         ~Exists(approved.filter(reviewer_id=viewer.user_id)), given__lt=F("approvals"))
     records = proposals(viewer, status=PENDING).filter(Exists(asks))
     chosen_by_viewer = Q(author_id=viewer.user_id) | Q(chosen_by_id=viewer.user_id)
@@ -158,9 +158,9 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
         "failing": _failing(viewer, record),
         "reviews": {
             team: {
-                "verdict": given[-1].verdict, "reviewer": given[-1].reviewer.username, "comment": given[-1].comment,
-                "number": len(given)}
-            for team, given in by_team.items()
+                "verdict": team_reviews[-1].verdict, "reviewer": team_reviews[-1].reviewer.username,
+                "comment": team_reviews[-1].comment, "number": len(team_reviews)}
+            for team, team_reviews in by_team.items()
         },
         "held": record.held, "comments": comments_state(record),
         "error": record.plan.error,
@@ -202,9 +202,11 @@ def _team_rows(
     reviews: dict[int, list[Review]] = {}
     for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
         reviews.setdefault(review.team_id, []).append(review)
-    given = [review for team_reviews in reviews.values() for review in team_reviews]
-    roles = roles_now(given) if proposal.status in OPEN else {}
-    lost = {(review.team_id, review.reviewer_id) for review in given} - set(roles) if proposal.status in OPEN else set()
+    all_reviews = [review for team_reviews in reviews.values() for review in team_reviews]
+    roles = roles_now(all_reviews) if proposal.status in OPEN else {}
+    lost = set()
+    if proposal.status in OPEN:
+        lost = {(review.team_id, review.reviewer_id) for review in all_reviews} - set(roles)
     return [_team_row(ask, reviews.get(ask.team_id, []), met[ask.team_id], approvers, lost) for ask in asks]
 
 

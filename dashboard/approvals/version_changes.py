@@ -56,12 +56,12 @@ def version_change(proposal: Proposal, plan: Plan) -> dict[str, Any] | None:
         graph_of(proposal.dataflow, number=number)["tasks"]
         for number in (proposal.plan.version, proposal.plan.options["former"]))
     old = plan.replaced.running
-    both = set(plan.dataflow.running.values()) & set(old.values())
-    ends = {task.id for task in plan.stopped} | set(plan.rested) | both
+    running_in_both = set(plan.dataflow.running.values()) & set(old.values())
+    ends = {task.id for task in plan.stopped} | set(plan.rested) | running_in_both
     return {
         "number": proposal.plan.version, "former": proposal.plan.options["former"],
         "with_state": [
-            task["id"] for task in new if plan.dataflow.running.get(task["id"]) in both
+            task["id"] for task in new if plan.dataflow.running.get(task["id"]) in running_in_both
             and task["type"] in types and types[task["type"]].stateful],
         "left": sorted(task for task, running in old.items() if running not in ends),
         "alternates": _changed_alternates(new, former, types),

@@ -29,7 +29,9 @@ def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
     under_way = list(Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk"))
     visible = set(Proposal.objects.under_way().filter(
         visible_to(viewer, through="dataflow__")).values_list("pk", flat=True))
-    others = {key: [other for other in under_way if other != proposal] for key, proposal in waiting.items()}
+    others = {
+        key: [other_proposal for other_proposal in under_way if other_proposal != proposal]
+        for key, proposal in waiting.items()}
     return {
         key: next((_named(plan) for plan in plans if plan.pk in visible), Blocking("a plan of another team", None))
         for key, plans in others.items() if plans}

@@ -18,10 +18,10 @@ from dashboard.teams.permissions import Viewer
 
 def entries_of(*subjects: Model) -> QuerySet[AuditEntry]:
     """The trail of these records, newest first."""
-    wanted = Q(pk__in=[])
+    condition = Q(pk__in=[])
     for subject in subjects:
-        wanted |= Q(subject_type=subject._meta.model_name, subject_id=str(subject.pk))
-    return AuditEntry.objects.filter(wanted).select_related("actor", "team")
+        condition |= Q(subject_type=subject._meta.model_name, subject_id=str(subject.pk))
+    return AuditEntry.objects.filter(condition).select_related("actor", "team")
 
 
 def entries_for(viewer: Viewer) -> QuerySet[AuditEntry]:

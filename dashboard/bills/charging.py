@@ -90,8 +90,8 @@ def _begin(
     """From when on a slot is charged; None where it was there before anything of it was read."""
     began = datetime.fromtimestamp(counters.since_ms / 1000, UTC)
     if slot in last:
-        same = last[slot].counters["since_ms"] == counters.since_ms
-        begin = last[slot].at if same else max(last[slot].at, began)
+        is_same_process = last[slot].counters["since_ms"] == counters.since_ms
+        begin = last[slot].at if is_same_process else max(last[slot].at, began)
     elif last and began >= max(reading.at for reading in last.values()):
         begin = began
     else:

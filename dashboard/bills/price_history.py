@@ -35,10 +35,10 @@ def lists_between(since: datetime, until: datetime) -> list[tuple[datetime | Non
     return [(price_list.since, _from_json(price_list.prices)) for price_list in lists] or [(None, tariff())]
 
 
-def _to_json(given: Prices) -> dict[str, Any]:
+def _to_json(prices: Prices) -> dict[str, Any]:
     # What plans are estimated with charges nothing.
-    charged = {field.name: getattr(given, field.name) for field in fields(given) if field.name not in _OF_ESTIMATES}
-    return charged | {"sizes": {node: asdict(size) for node, size in given.sizes}}
+    charged = {field.name: getattr(prices, field.name) for field in fields(prices) if field.name not in _OF_ESTIMATES}
+    return charged | {"sizes": {node: asdict(size) for node, size in prices.sizes}}
 
 
 def _from_json(document: dict[str, Any]) -> Prices:

@@ -25,10 +25,10 @@ def same_queries_since(
     if last is None or last.same_since is None or last.counters["since_ms"] != counters.since_ms:
         return at
     before = last.counters["queries"]
-    same = _ids(last.tasks) == _ids(tasks) and last.alternates == alternates and all(
+    is_same = _ids(last.tasks) == _ids(tasks) and last.alternates == alternates and all(
         name in before and before[name]["batches"] <= counts["batches"] and before[name].get(APART) == counts.get(APART)
         for name, counts in counters.queries.items())
-    return last.same_since if same else at
+    return last.same_since if is_same else at
 
 
 def settled_slots(

@@ -35,12 +35,12 @@ def note_needs_of(*, fingerprints: Collection[str], at: datetime) -> None:
 
 def _store(uses: Iterable[Use], open_needs: Iterable[NeedRow], at: datetime) -> None:
     uses = uses.values_list("dataflow_id", "task_id", "running_task_id", "running_task__type")
-    wanted = {(dataflow, task, fingerprint): type_ for dataflow, task, fingerprint, type_ in uses}
+    current_uses = {(dataflow, task, fingerprint): type_ for dataflow, task, fingerprint, type_ in uses}
     stored = {(need.dataflow_id, need.task_id, need.fingerprint): need.pk for need in open_needs}
-    ended = [pk for key, pk in stored.items() if key not in wanted]
+    ended = [pk for key, pk in stored.items() if key not in current_uses]
     if ended:
         NeedRow.objects.filter(pk__in=ended).update(until=at)
     NeedRow.objects.bulk_create(
         NeedRow(dataflow_id=dataflow, task_id=task, fingerprint=fingerprint, type=type_, since=at)
-        for (dataflow, task, fingerprint), type_ in wanted.items() if (dataflow, task, fingerprint) not in stored
+        for (dataflow, task, fingerprint), type_ in current_uses.items() if (dataflow, task, fingerprint) not in stored
     )

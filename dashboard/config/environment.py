@@ -207,8 +207,8 @@ class Environment:
         """The catalogue of machines, by name."""
         sizes: dict[str, VmSize] = {}
         for entry in self.words("WEIR_VM_SIZES"):
-            name, _, rest = entry.partition(":")
-            slots, _, hour = rest.partition(":")
+            name, _, remainder = entry.partition(":")
+            slots, _, hour = remainder.partition(":")
             price = _price(hour)
             if not name or name in sizes or not slots.isdecimal() or int(slots) < 1 or price is None:
                 raise _invalid(
@@ -231,16 +231,16 @@ class Environment:
     def machine_command(self) -> tuple[str, ...]:
         """The command that starts and stops machines, as its arguments; without any where there is none."""
         value = self.text("WEIR_MACHINE_COMMAND")
-        wanted = "the whole path of a program with {action} and {node}, and {size} and {slots} where it needs them"
+        requirement = "the whole path of a program with {action} and {node}, and {size} and {slots} where it needs them"
         try:
             words = tuple(shlex.split(value))
             parts = [part for word in words for part in Formatter().parse(word) if part[1] is not None]
         except ValueError as error:
-            raise _invalid("WEIR_MACHINE_COMMAND", value, wanted) from error
+            raise _invalid("WEIR_MACHINE_COMMAND", value, requirement) from error
         fields = {f"{field}{form}{kind or ''}" for _, field, form, kind in parts}
         if words and (not words[0].startswith("/") or "{" in words[0] or not {"action", "node"} <= fields
                       or not fields <= {"action", "node", "size", "slots"}):
-            raise _invalid("WEIR_MACHINE_COMMAND", value, wanted)
+            raise _invalid("WEIR_MACHINE_COMMAND", value, requirement)
         return words
 
     def machine_webhook(self) -> str:
@@ -288,9 +288,9 @@ class Environment:
         servers = [_HOST_PORT.fullmatch(host) for host in hosts.split(",")]
         if not all(servers):
             raise _invalid("DATABASE_URL", "…", "postgres://user:password@host:port,host:port/name")
-        given = dict(parse_qsl(parts.query))
+        query_options = dict(parse_qsl(parts.query))
         ports = ",".join(server["port"] or "5432" for server in servers if server)
-        options = {**SEVERAL_SERVERS, "port": ports, **given}
+        options = {**SEVERAL_SERVERS, "port": ports, **query_options}
         names = ",".join(server["host"] for server in servers if server)
         return parts._replace(netloc=f"{login}{at}{names}", query=urlencode(options)).geturl()
 
@@ -358,5 +358,5 @@ def _price(text: str) -> float | None:
     return number if number is not None and 0 <= number < float("inf") else None
 
 
-def _invalid(name: str, value: str, wanted: str) -> InvalidSetting:
-    return InvalidSetting(f"{name} is {value!r}.", remedy=f"Set {name} to {wanted}.", setting=name)
+def _invalid(name: str, value: str, requirement: str) -> InvalidSetting:
+    return InvalidSetting(f"{name} is {value!r}.", remedy=f"Set {name} to {requirement}.", setting=name)

@@ -97,9 +97,9 @@ LOGIN_WINDOW_S = 900
 
 def _secret_key() -> str:
     """The environment's key, or one generated once and kept where only this user can read it."""
-    given = ENVIRONMENT.text("WEIR_SECRET_KEY")
-    if given:
-        return given
+    secret_key = ENVIRONMENT.text("WEIR_SECRET_KEY")
+    if secret_key:
+        return secret_key
     path = DATA_DIR / "secret_key"
     try:
         DATA_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)

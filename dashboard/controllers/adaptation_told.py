@@ -73,13 +73,14 @@ def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     """The goals of a dataflow, who set them, what it reaches now, and why adaptation leaves it as it is."""
     record = dataflow_of(viewer, dataflow_id)
     goals = record.goals_in_force
-    seen = None if goals is None else _seen(record, goals)
-    answer = None if seen is None else answer_for(seen, settings.ADAPTATION)
+    adapted = None if goals is None else _seen(record, goals)
+    answer = None if adapted is None else answer_for(adapted, settings.ADAPTATION)
     return {
         "id": str(record.pk), "goals": None if goals is None else goals_json(goals), "said_by": record.goals_from,
         "currency": settings.CURRENCY, "algorithm": settings.ADAPTATION, "mode": _mode(record),
         "now": None if answer is None else _figures(asdict(answer.now)),
-        "switchable": [] if seen is None else sorted(seen.names.values()), "why": _why(viewer, record, goals, seen)}
+        "switchable": [] if adapted is None else sorted(adapted.names.values()),
+        "why": _why(viewer, record, goals, adapted)}
 
 
 def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) -> dict[str, Any]:
@@ -94,17 +95,17 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
         There is more to do than is worked out.
     """
     record = dataflow_of(viewer, dataflow_id)
-    seen = _seen(record, goals)
-    if seen is None:
+    adapted = _seen(record, goals)
+    if adapted is None:
         raise NotFound("Nothing is measured of it yet.", remedy="Ask again when it has run for a minute.")
     try:
-        offer: AdaptationCandidate = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
+        offer: AdaptationCandidate = offer_of(adapted.problem, adapted.conditions, algorithm=settings.ADAPTATION)
     except ValueError as error:
         raise InvalidGoals(
             f"No offer is made: {error}.", remedy="Ask again at a lower load, or of a smaller dataflow.") from error
     return {
         "id": str(record.pk), "goals": goals_json(goals), "currency": settings.CURRENCY,
-        "alternates": {seen.names[task]: name for task, name in offer.active.items() if task in seen.names},
+        "alternates": {adapted.names[task]: name for task, name in offer.active.items() if task in adapted.names},
         "value": round(offer.value, 4), "throughput": round(offer.throughput, 4), "cores": round(offer.cores, 4),
         "per_hour": round(offer.per_hour, 6), "profit": round(offer.profit, 4)}
 
@@ -139,9 +140,9 @@ def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision
     rows = selectors.rounds(viewer, controller=BY_GOALS.name).filter(dataflow=record)[:SHOWN]
     decided = []
     for row in rows:
-        given = row.decision["arguments"]
+        arguments = row.decision["arguments"]
         decided.append(ToldDecision(
-            row, row.decision["why"], tuple(json.loads(given["looked_at"])), given["algorithm"]))
+            row, row.decision["why"], tuple(json.loads(arguments["looked_at"])), arguments["algorithm"]))
     return decided
 
 
@@ -151,17 +152,17 @@ def _seen(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | Non
     if not world.is_heard:
         return None
     world.goals = world.goals | {str(record.pk): goals}
-    seen = adapted_now(world, str(record.pk))
-    return None if seen is None else replace(seen, goals=goals)
+    adapted = adapted_now(world, str(record.pk))
+    return None if adapted is None else replace(adapted, goals=goals)
 
 
-def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, seen: AdaptedDataflow | None) -> str:
+def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, adapted: AdaptedDataflow | None) -> str:
     """Why adaptation does not do more for it now."""
     if goals is None:
         return "It has no goals: adaptation leaves it alone."
     if _mode(record) == OFF:
         return f"Adaptation is off for {record.team.name}."
-    if seen is None:
+    if adapted is None:
         return "Nothing is measured of it yet."
     reason = selectors.reasons(viewer, controller=BY_GOALS.name).filter(dataflow=record).first()
     newest = selectors.rounds(viewer, controller=BY_GOALS.name).filter(dataflow=record).first()

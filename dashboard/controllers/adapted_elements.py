@@ -17,19 +17,19 @@ def adapted_elements(estate: Estate, *, at: datetime) -> dict[str, AdaptedElemen
     elements = elements_of(estate, CONTROLLERS)
     if not elements:
         return {}
-    seen = {state.task: state for state in GuardState.objects.filter(pk__in=list(elements))}
+    guard_states = {state.task: state for state in GuardState.objects.filter(pk__in=list(elements))}
     holds = AlternateHold.objects.filter(pk__in=list(elements), until__gt=at).select_related("by")
-    held = {hold.pk: f"{hold.by.username} holds it until {hold.until:%Y-%m-%d %H:%M}" for hold in holds}
+    hold_reasons = {hold.pk: f"{hold.by.username} holds it until {hold.until:%Y-%m-%d %H:%M}" for hold in holds}
     return {
         task: _element(
-            element, seen.get(task), held.get(task, "") or (
+            element, guard_states.get(task), hold_reasons.get(task, "") or (
                 "its alternates are chosen by key" if estate.tasks[task].config.get(BY) else
                 f"{element.warming} warms up" if element.warming else ""))
         for task, element in elements.items()}
 
 
-def _element(element: SwitchedTask, seen: GuardState | None, why_not: str) -> AdaptedElement:
-    verdicts = {} if seen is None else seen.verdicts
+def _element(element: SwitchedTask, guard_state: GuardState | None, why_not: str) -> AdaptedElement:
+    verdicts = {} if guard_state is None else guard_state.verdicts
     allowed, worth = set(), {}
     for way in element.policy.element(element.task, element.alternates).alternates:
         verdict = verdicts.get(way.name, {})

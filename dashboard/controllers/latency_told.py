@@ -66,12 +66,12 @@ def _mode(record: DataflowRecord) -> str:
 def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
     if not any(_is_not_met(limit) for limit in answer["limits"]):
         return {**answer, "limits": [{**limit, "tried": []} for limit in answer["limits"]]}
-    wanted, by_controllers = wanted_modes() or WantedModes(), _by_controllers(record)
+    modes, by_controllers = wanted_modes() or WantedModes(), _by_controllers(record)
     limits = []
     for status, wish in zip(answer["limits"], record.latency_limits, strict=True):
         limit = {**status, "tried": [*_intervals(status), *by_controllers] if _is_not_met(status) else []}
-        if limit["state"] != MISSED and _is_not_met(limit) and wanted.meets(str(record.pk), limit["number"]):
-            remedy = _remedy(record, wish, limit, wanted, mode)
+        if limit["state"] != MISSED and _is_not_met(limit) and modes.meets(str(record.pk), limit["number"]):
+            remedy = _remedy(record, wish, limit, modes, mode)
             limits.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
         else:
             limits.append(limit)
@@ -122,15 +122,15 @@ def _by_controller(record: DataflowRecord, controller: Controller) -> str:
 
 
 def _remedy(
-    record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], wanted: WantedModes, mode: str
+    record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], modes: WantedModes, mode: str
 ) -> dict[str, Any] | None:
     estate, name = current_estate(), str(record.pk)
     way = way_of(estate, name, limit) if name in estate.submitted else None
-    opened = sorted(query for query, opens in wanted.opens.items() if opens and way and query in way.writers)
+    opened = sorted(query for query, opens in modes.opens.items() if opens and way and query in way.writers)
     if not opened:
         return None
-    then_s, _ = wanted.limits[name, status["number"]]
-    cores = sum(after - before for query, (before, after) in wanted.cores.items() if query in way.writers)
+    then_s, _ = modes.limits[name, status["number"]]
+    cores = sum(after - before for query, (before, after) in modes.cores.items() if query in way.writers)
     price = tariff()
     more = cores * max(price.slot_hour(node_of(estate.fragments[query].slot)) for query in opened)
     queries = opened[0] if len(opened) == 1 else f"{len(opened)} queries"

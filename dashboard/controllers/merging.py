@@ -23,9 +23,9 @@ class MergedReason:
     times: int = 1
 
 
-def gist(why: str) -> str:
+def gist(reason: str) -> str:
     """A sentence without its figures, which change from one time to the next."""
-    return _FIGURES.sub("#", why)
+    return _FIGURES.sub("#", reason)
 
 
 def merged_reasons(reasons: Iterable[tuple[float, IdleReason]]) -> list[MergedReason]:

@@ -294,7 +294,7 @@ class StoredWorld:
         view = self.view
         batches = {
             name: row for name, row in self.batches(list(view.estate.fragments)).items() if row.cost is not None}
-        queries = queries_of(view, costs=self.costs, seen={}, trigger_ms={})
+        queries = queries_of(view, costs=self.costs, batches_seen={}, trigger_ms={})
         refusals = refusals_in(view.reading.reports, view.estate) | {
             name: "" for name, row in batches.items() if row.real_time}
         costs = {name: row.cost for name, row in batches.items() if row.cost is not None and name in queries.costs}

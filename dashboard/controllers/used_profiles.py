@@ -50,8 +50,8 @@ def where_measured(record: ProfileRecord, free: Sequence[SlotRow]) -> tuple[str,
     """The slot on which a profile can be measured again, or why on none."""
     if why_not := _why_not(record):
         return "", why_not
-    same = Q(task_type=record.task_type, config=record.sweep.config, team_id=record.team_id)
-    if SweepRecord.objects.filter(same, status__in=OPEN).exists():
+    condition = Q(task_type=record.task_type, config=record.sweep.config, team_id=record.team_id)
+    if SweepRecord.objects.filter(condition, status__in=OPEN).exists():
         return "", "It is being measured."
     slots = [row for row in free if row.node.machine in {record.machine, ""}]
     if not slots:
@@ -70,18 +70,18 @@ def played_profiles(estate: Estate) -> tuple[PlayedProfile, ...]:
     """The profiles that tasks of an estate are held to, for a replay."""
     machines: Mapping[str, str] = dict(NodeRow.objects.values_list("pk", "machine"))
     profiles = profiles_by_type({task.type for task in estate.tasks.values()})
-    held: dict[ProfileRecord, set[str]] = {}
+    tasks_by_record: dict[ProfileRecord, set[str]] = {}
     for fragment in estate.fragments.values():
         for task in fragment.active_tasks:
             record = profile_held_to(estate.tasks[task], machines.get(node_of(fragment.slot), ""), profiles)
             if record is not None:
-                held.setdefault(record, set()).add(task)
+                tasks_by_record.setdefault(record, set()).add(task)
     return tuple(
         PlayedProfile(
             _used(record), profile_of(record), frozenset(tasks),
             frozenset(node for node, machine in machines.items() if machine in {record.machine, ""}),
             _sweep_s(record), _why_not(record))
-        for record, tasks in held.items())
+        for record, tasks in tasks_by_record.items())
 
 
 def _active() -> QuerySet[ProfileRecord]:

@@ -127,9 +127,9 @@ def give_back_space(at: datetime) -> int:
                 break
             # As a script: a statement would free one page for each row that is fetched, of which there are none.
             connection.connection.executescript(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})")
-            left = _pragma(cursor, "freelist_count")
-            freed += free - left
-            if left >= free:  # a file of an earlier version that could not be converted
+            remaining_pages = _pragma(cursor, "freelist_count")
+            freed += free - remaining_pages
+            if remaining_pages >= free:  # a file of an earlier version that could not be converted
                 break
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return freed

@@ -105,11 +105,12 @@ def _page_meant(request: HttpRequest) -> str | None:
     path = request.path_info
     if request.method not in ("GET", "HEAD") or path.startswith(PROGRAMS) or is_valid_path(path):
         return None
-    other = path.removesuffix("/") if path.endswith("/") else f"{path}/"
-    if not is_valid_path(other):
+    other_path = path.removesuffix("/") if path.endswith("/") else f"{path}/"
+    if not is_valid_path(other_path):
         return None
     query = request.META.get("QUERY_STRING", "")
-    return escape_leading_slashes(f"{request.META.get('SCRIPT_NAME', '')}{quote(other)}{'?' if query else ''}{query}")
+    return escape_leading_slashes(
+        f"{request.META.get('SCRIPT_NAME', '')}{quote(other_path)}{'?' if query else ''}{query}")
 
 
 class Errors:

@@ -39,10 +39,10 @@ def template_file(loader: MigrationLoader, *, prefix: Path = Path(sys.prefix)) -
 
 def copy_into(connection: BaseDatabaseWrapper, template: Path) -> bool:
     """Let a new database be a copy of the template; whether it is. Nothing else may have it open."""
-    place = Path(connection.settings_dict["NAME"])
+    database_path = Path(connection.settings_dict["NAME"])
     connection.close()  # with the last connection its log goes, too
     try:
-        _copy(template, place)
+        _copy(template, database_path)
     except OSError:  # it is gone, or the disk is full: migrating says so, or works
         return False
     return True
@@ -59,9 +59,9 @@ def keep_file(migrated: Path, template: Path) -> None:
     with suppress(OSError):  # the environment is another user's: each start migrates then
         template.parent.mkdir(exist_ok=True)
         _copy(migrated, template)
-        for other in template.parent.glob("*.sqlite3"):
-            if other != template:
-                other.unlink(missing_ok=True)
+        for other_file in template.parent.glob("*.sqlite3"):
+            if other_file != template:
+                other_file.unlink(missing_ok=True)
 
 
 def _copy(source: Path, target: Path) -> None:

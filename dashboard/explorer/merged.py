@@ -52,8 +52,8 @@ class Shape:
 
     def sheet_of(self, task_id: str) -> int:
         """The number of the sheet that this task is on, from 1; the first where it is on none."""
-        place = next((i for i, part in enumerate(self.running) if task_id in part), 0)
-        return next((number for number, sheet in enumerate(self.sheets, 1) if place in sheet), 1)
+        index = next((i for i, part in enumerate(self.running) if task_id in part), 0)
+        return next((number for number, sheet in enumerate(self.sheets, 1) if index in sheet), 1)
 
 
 def tasks_for(viewer: Viewer) -> QuerySet[RunningTaskRow]:
@@ -101,15 +101,16 @@ def sheet(viewer: Viewer, *, number: int = 1, dataflow_id: UUID | str = "") -> d
         ``lit``: the id of the dataflow that was asked for, or "".
     """
     shape = shape_for(viewer)
-    wanted: set[str] = set()
+    highlighted: set[str] = set()
     lit = ""
     if dataflow_id:
         record = dataflow_for(viewer, dataflow_id)
-        wanted = set(Use.objects.filter(dataflow=record).values_list("running_task_id", flat=True)) & set(shape.parents)
-        lit = str(record.pk) if wanted else ""
-        number = shape.sheet_of(min(wanted)) if wanted else number
+        uses = Use.objects.filter(dataflow=record)
+        highlighted = set(uses.values_list("running_task_id", flat=True)) & set(shape.parents)
+        lit = str(record.pk) if highlighted else ""
+        number = shape.sheet_of(min(highlighted)) if highlighted else number
     number = max(1, min(number, len(shape.sheets) or 1))
-    return cached(("sheet", viewer.scope, number, lit), lambda: _sheet(viewer, shape, number, wanted, lit))
+    return cached(("sheet", viewer.scope, number, lit), lambda: _sheet(viewer, shape, number, highlighted, lit))
 
 
 def found_in_estate(viewer: Viewer, search: str) -> list[dict[str, str]]:
@@ -122,9 +123,9 @@ def found_in_estate(viewer: Viewer, search: str) -> list[dict[str, str]]:
         for record in records.select_related("team").order_by("name", "pk")[:MOST_FOUND]]
 
 
-def _sheet(viewer: Viewer, shape: Shape, number: int, wanted: set[str], lit: str) -> dict[str, Any]:
+def _sheet(viewer: Viewer, shape: Shape, number: int, highlighted: set[str], lit: str) -> dict[str, Any]:
     places = shape.sheets[number - 1] if shape.sheets else range(0)
-    drawn = _outline(shape, [task_id for place in places for task_id in shape.running[place]], wanted)
+    drawn = _outline(shape, [task_id for index in places for task_id in shape.running[index]], highlighted)
     dataflows, left_out, names, of = _served(viewer, drawn.shown, lit)
     rows = RunningTaskRow.objects.in_bulk(list(drawn.shown))
     users = _users(drawn.shown)
@@ -140,13 +141,14 @@ def _sheet(viewer: Viewer, shape: Shape, number: int, wanted: set[str], lit: str
     }
 
 
-def _outline(shape: Shape, tasks: list[str], wanted: Collection[str]) -> Outline:
+def _outline(shape: Shape, tasks: list[str], highlighted: Collection[str]) -> Outline:
     parents = {task_id: shape.parents[task_id] for task_id in tasks}
     if len(tasks) <= MOST_TASKS:
         return outline(parents, {}, most=MOST_TASKS)
     counted = Use.objects.order_by().values("running_task").annotate(users=Count("id")).filter(users__gt=1)
     return outline(
-        parents, dict(counted.values_list("running_task", "users")), most=MOST_TASKS, wanted=set(wanted) & set(parents))
+        parents, dict(counted.values_list("running_task", "users")), most=MOST_TASKS,
+        required_tasks=set(highlighted) & set(parents))
 
 
 def _users(tasks: Iterable[str]) -> dict[str, int]:
@@ -163,7 +165,7 @@ def _served(
     largest = list(counted.order_by("-tasks", "dataflow__name", "dataflow")[:MOST_DATAFLOWS])
     if lit and all(str(row["dataflow"]) != lit for row in largest):
         largest += list(counted.filter(dataflow=lit))
-    position = {row["dataflow"]: place for place, row in enumerate(largest)}
+    position = {row["dataflow"]: index for index, row in enumerate(largest)}
     total = counted.count() if len(largest) >= MOST_DATAFLOWS else len(largest)
     called: dict[str, Counter[str]] = {}
     of: dict[str, list[int]] = {}

@@ -38,8 +38,8 @@ def offered_samples(viewer: Viewer) -> list[OfferedSample]:
     """All samples: first those with most tasks in the estate, then `CLEAREST`, then by name, at last what runs whole;
     in one query."""
     by_sample = _fingerprints()
-    wanted = frozenset().union(*by_sample.values())
-    running = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
+    sample_tasks = frozenset().union(*by_sample.values())
+    running = frozenset(tasks_for(viewer).filter(pk__in=sample_tasks).values_list("pk", flat=True))
     offered = [OfferedSample(sample, len(by_sample[sample.slug] & running)) for sample in catalog.samples()]
     return sorted(offered, key=lambda sample: (
         sample.runs_whole, -sample.in_estate, sample.sample.slug != CLEAREST, sample.sample.name))

@@ -57,10 +57,10 @@ class OverlapMap:
 
     def pairs(self, *, by: Measure = "shared") -> np.ndarray:
         """Positions of the pairs that share something, strongest first, one row each."""
-        row_index, other = np.nonzero(np.triu(self.shared, 1))
+        row_index, column_index = np.nonzero(np.triu(self.shared, 1))
         first, second = (self.shared, self.share) if by == "shared" else (self.share, self.shared)
-        order = np.lexsort((other, row_index, -second[row_index, other], -first[row_index, other]))
-        return np.stack((row_index[order], other[order]), axis=1)
+        order = np.lexsort((column_index, row_index, -second[row_index, column_index], -first[row_index, column_index]))
+        return np.stack((row_index[order], column_index[order]), axis=1)
 
 
 def running_dataflows(viewer: Viewer) -> QuerySet[DataflowRecord]:
@@ -149,14 +149,14 @@ def overlap_pair(viewer: Viewer, one: UUID | str, other: UUID | str) -> dict[str
     if records[0] == records[1] or not all(names):
         raise NotFound("At least one of these two dataflows does not run.", remedy="Choose a pair of the overlap page.")
     rows = RunningTaskRow.objects.in_bulk(list(names[0] | names[1]))
-    both = names[0].keys() & names[1].keys()
+    common_names = names[0].keys() & names[1].keys()
     return {
         "one": records[0], "other": records[1],
         "tasks": [
             {"id": key, "type": rows[key].type, "config": rows[key].config, "parents": rows[key].parents,
              "one": names[0].get(key, ""), "other": names[1].get(key, "")}
             for key in names[0] | names[1]],
-        "shared": len(both), "tasks_one": len(names[0]), "tasks_other": len(names[1]),
-        "share": len(both) / min(len(names[0]), len(names[1])),
-        "cost": total_cost(task_figures(current_estate(), sorted(both), records[0]).values()),
+        "shared": len(common_names), "tasks_one": len(names[0]), "tasks_other": len(names[1]),
+        "share": len(common_names) / min(len(names[0]), len(names[1])),
+        "cost": total_cost(task_figures(current_estate(), sorted(common_names), records[0]).values()),
     }

@@ -122,13 +122,13 @@ def begin_look(
 
 def look(viewer: Viewer, look_id: str) -> Look:
     """How far a look of the viewer's is; who does not ask for four seconds ends it."""
-    seen = connector_calls.seen(look_id, owner=str(viewer.user_id)) if ID.fullmatch(look_id) else None
-    if seen is None:
+    look_result = connector_calls.seen(look_id, owner=str(viewer.user_id)) if ID.fullmatch(look_id) else None
+    if look_result is None:
         raise NotFound("There is no such look.", remedy="What a look has seen is kept for a minute: look again.")
-    state = seen.state
+    state = look_result.state
     return Look(
-        look_id, state.state, state.is_over, state.code, state.message, state.remedy, seen.types, seen.events,
-        state.unread, state.too_large, state.proposal)
+        look_id, state.state, state.is_over, state.code, state.message, state.remedy, look_result.types,
+        look_result.events, state.unread, state.too_large, state.proposal)
 
 
 def end_look(viewer: Viewer, look_id: str) -> None:
@@ -166,17 +166,17 @@ def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskTy
 
 
 def _reads_no_more(
-    wanted: Mapping[str, Any], approved: Mapping[str, Any], declared: TaskType, *, proposes: bool
+    wanted_config: Mapping[str, Any], approved: Mapping[str, Any], declared: TaskType, *, proposes: bool
 ) -> bool:
     """Whether a look leads nowhere but where an approved source leads, and reads no column of a table that it does not.
 
     Elsewhere columns only say how a message is decoded, and all of the message was approved.
     """
-    if _place(wanted, declared) != _place(approved, declared):
+    if _place(wanted_config, declared) != _place(approved, declared):
         return False
     if DATABASE not in declared.effects:
         return True
-    names, approved_names = connector_calls.columns_read(wanted), connector_calls.columns_read(approved)
+    names, approved_names = connector_calls.columns_read(wanted_config), connector_calls.columns_read(approved)
     return not proposes and bool(names) and names <= approved_names
 
 

@@ -106,7 +106,7 @@ def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
     ordered: dict[str, None] = {}
     ring: list[str] = [task_id]
     while ring and len(ordered) < MOST_AROUND:
-        ring = [other for here in ring for other in next_to.get(here, ()) if other not in ordered]
+        ring = [neighbour for here in ring for neighbour in next_to.get(here, ()) if neighbour not in ordered]
         ordered.update(dict.fromkeys(ring))
         ring = list(dict.fromkeys(ring))
     return list(ordered)[:MOST_AROUND]

@@ -60,17 +60,17 @@ def decoded(block: bytes) -> Matrix:
     return Matrix(ids, np.ascontiguousarray(planes.T).view("<f4").reshape(count, points))
 
 
-def rows_of(block: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def rows_of(block: bytes, wanted_series: Sequence[int]) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """The values of some series of a block, by id within the shard; only these are put together again."""
     count, points, body = _opened(block)
     ids = np.frombuffer(body, "<u2", count)
     planes = np.frombuffer(body, np.uint8, offset=2 * count).reshape(4, count, points)
-    wanted_ids = np.asarray(wanted, np.int64)
+    wanted_ids = np.asarray(wanted_series, np.int64)
     rows = np.searchsorted(ids, wanted_ids)
     places = np.flatnonzero(ids.take(rows, mode="clip") == wanted_ids)  # those of the wanted that the block has
     rows = rows[places]
     values = np.ascontiguousarray(planes[:, rows, :].transpose(1, 2, 0)).view("<f4").reshape(len(rows), points)
-    yield from ((wanted[at], row) for at, row in zip(places.tolist(), values, strict=True))
+    yield from ((wanted_series[at], row) for at, row in zip(places.tolist(), values, strict=True))
 
 
 def _opened(block: bytes) -> tuple[int, int, bytes]:

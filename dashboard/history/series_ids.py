@@ -31,15 +31,15 @@ def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
 
 def known_ids(series: Iterable[Series]) -> dict[Series, int]:
     """The ids of those that have one."""
-    wanted = {(line.kind, line.subject, line.metric): line for line in series}
-    metrics = {metric for _, _, metric in wanted}
+    wanted_lines = {(line.kind, line.subject, line.metric): line for line in series}
+    metrics = {metric for _, _, metric in wanted_lines}
     ids: dict[Series, int] = {}
-    for condition in of_subjects((kind, subject) for kind, subject, _ in wanted):
+    for condition in of_subjects((kind, subject) for kind, subject, _ in wanted_lines):
         rows = SeriesRow.objects.filter(condition)
         if len(metrics) <= FEW:  # of subjects that have many more
             rows = rows.filter(metric__in=metrics)
-        ids |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
-                if (line := tuple(columns)) in wanted}
+        ids |= {wanted_lines[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
+                if (line := tuple(columns)) in wanted_lines}
     return ids
 
 

@@ -102,7 +102,7 @@ class Builder:
     def _refresh(self) -> Version:
         keep_connection()
         view = LiveView(self.topic, self.viewer.scope, lambda: build(self.viewer, self.topic, look=self.look))
-        return versions().refresh(view, held=self.version)
+        return versions().refresh(view, last_version=self.version)
 
 
 def _until_next_look_s() -> float:

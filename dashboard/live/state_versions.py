@@ -84,12 +84,12 @@ class Versions:
         self._broker = broker
         self._now_s = now_s
 
-    def refresh(self, view: LiveView, *, held: Version | None = None) -> Version:
+    def refresh(self, view: LiveView, *, last_version: Version | None = None) -> Version:
         """The newest version, built anew where it is older than half the interval: who looks once in each interval, as
-        processes do at moments of their own, gets one of each. ``held``, the version that the caller has, saves
+        processes do at moments of their own, gets one of each. ``last_version``, the version that the caller has, saves
         fetching it again."""
         with _one_at_a_time(view):
-            return self._refresh(view, held)
+            return self._refresh(view, last_version)
 
     def newest(self, view: LiveView) -> tuple[int, str]:
         """Number and state, as JSON text, of the newest version; built anew where it is older than the interval."""
@@ -110,10 +110,10 @@ class Versions:
     def _is_fresh(self, at: bytes, *, for_s: float) -> bool:
         return 0 <= self._now_s() - float(at) < for_s
 
-    def _refresh(self, view: LiveView, held: Version | None) -> Version:
+    def _refresh(self, view: LiveView, last_version: Version | None) -> Version:
         keys = _keys(view.topic, view.scope)
         seq, at = self._broker.hmget(keys[0], "seq", "at")
-        current = None if seq is None else self._fetch(keys[0], int(seq), held)
+        current = None if seq is None else self._fetch(keys[0], int(seq), last_version)
         if current is not None and self._is_fresh(at, for_s=INTERVAL_S / 2):
             return current
         began_s = self._now_s()  # what is read is of this moment or later, however long the building takes
@@ -122,7 +122,8 @@ class Versions:
         if change.is_none:
             self._broker.eval(_TOUCH, 2, *keys, current.seq, began_s, FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, change, began_s) or self._refresh(replace(view, build=lambda: state), held)
+        return self._store(keys, current, change, began_s) or self._refresh(
+            replace(view, build=lambda: state), last_version)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept."""
@@ -134,9 +135,9 @@ class Versions:
                 seq = entry["seq"]
         return chain if seq == until else None
 
-    def _fetch(self, key: str, seq: int, held: Version | None) -> Version | None:
-        if held is not None and held.seq == seq:
-            return held
+    def _fetch(self, key: str, seq: int, last_version: Version | None) -> Version | None:
+        if last_version is not None and last_version.seq == seq:
+            return last_version
         seq_text, state = self._broker.hmget(key, "seq", "state")
         return None if state is None else Version(seq=int(seq_text), state=json.loads(state))
 

@@ -166,7 +166,7 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     ring, hot = fragment.ring(by), hot_bundles(view, fragment, loads)
     ranges = [
         _range(view, fragment, piece, bundles[piece.bundle], zone_of, loads, hot) for piece in ring.ranges]
-    held = {
+    holders_of = {
         (piece.first, name): nodes for piece in ranges
         for name, nodes in states_of(view, fragment, bundles[ring.owner(piece.first)]).items()}
     survives = survival_now(view, ((fragment, bundle) for bundle in working))
@@ -180,7 +180,7 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
          for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
         [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),
                  list(key_in_words(key.text)) if is_own else None) for key in frequent],
-        _losses(ranges, held, zone_of), users)
+        _losses(ranges, holders_of, zone_of), users)
 
 
 def _range(
@@ -204,15 +204,15 @@ def _heirs(fragment: Fragment, leaving: RunningBundle) -> list[str]:
 
 
 def _losses(
-    ranges: Sequence[RingRange], held: Mapping[State, tuple[str, ...]], zones: Mapping[str, str]
+    ranges: Sequence[RingRange], holders_of: Mapping[State, tuple[str, ...]], zones: Mapping[str, str]
 ) -> list[RingLoss]:
     """By machine that has ranges, or takes some along; a bundle's state counts once, though it has several ranges."""
-    losses, machines = [], {node: node for nodes in held.values() for node in nodes}
+    losses, machines = [], {node: node for nodes in holders_of.values() for node in nodes}
     for node in sorted({piece.node for piece in ranges}.union(machines)):
         here = [piece for piece in ranges if piece.node == node]
         states = {piece.bundle: piece.state_kb for piece in here}
         sizes_kb = [state_kb for state_kb in states.values() if state_kb is not None]
-        lost = sorted({first for first, _ in lost_with(held, machines, node)})
+        lost = sorted({first for first, _ in lost_with(holders_of, machines, node)})
         if here or lost:
             losses.append(RingLoss(
                 node, zones.get(node, ""), sum(piece.groups for piece in here), sum(piece.part for piece in here),

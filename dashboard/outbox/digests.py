@@ -24,12 +24,12 @@ def is_any_due(now_s: int) -> bool:
 def gather_due(now_s: int) -> int:
     """Replace the held messages of each receiver that are due by one message; how many digests there were."""
     with transaction.atomic():
-        held = list(Delivery.objects.select_for_update(of=("self",)).filter(
+        held_messages = list(Delivery.objects.select_for_update(of=("self",)).filter(
             state=HELD, next_s__lte=now_s).order_by("channel", "endpoint_id", "user_id", "created", "pk")[:AT_ONCE])
         digests = [
             _digest(list(messages)) for _, messages in groupby(
-                held, key=lambda delivery: (delivery.channel, delivery.endpoint_id, delivery.user_id))]
-        Delivery.objects.filter(pk__in=[message.pk for message in held]).delete()
+                held_messages, key=lambda delivery: (delivery.channel, delivery.endpoint_id, delivery.user_id))]
+        Delivery.objects.filter(pk__in=[message.pk for message in held_messages]).delete()
         Delivery.objects.bulk_create(digests)
     return len(digests)
 

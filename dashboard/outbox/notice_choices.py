@@ -71,13 +71,16 @@ def deliveries_to(people: Iterable[tuple[User, NoticeChoice]], notice: NoticeMes
     for endpoint in Endpoint.objects.filter(user__in=[user for user, choice in people if choice.webhook]):
         endpoints.setdefault(endpoint.user_id, []).append(endpoint)
     for user, choice in people:
-        held = {"state": HELD, "next_s": next_digest_s(timezone.now())} if choice.daily else {"state": WAITING}
+        delivery_state = {"state": WAITING}
+        if choice.daily:
+            delivery_state = {"state": HELD, "next_s": next_digest_s(timezone.now())}
         if choice.email and user.email:
             yield Delivery(
                 key=f"{notice.key}:mail:{user.pk}", channel=EMAIL, user=user, to=user.email,
-                subject=f"[Weir] {title}"[:200], payload={"text": notice.text, "link": notice.payload["link"]}, **held)
+                subject=f"[Weir] {title}"[:200], payload={"text": notice.text, "link": notice.payload["link"]},
+                **delivery_state)
         for endpoint in endpoints.get(user.pk, ()):
-            yield webhook_delivery(endpoint, notice, **held)
+            yield webhook_delivery(endpoint, notice, **delivery_state)
 
 
 def webhook_delivery(endpoint: Endpoint, notice: NoticeMessage, **facts: Any) -> Delivery:

@@ -134,11 +134,11 @@ def _require_active(delivery: Delivery) -> None:
         raise PermissionDenied(f"{person.username} is deactivated.", remedy="Nothing is sent to them any more.")
 
 
-def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> None:
+def _failed(delivery: Delivery, reason: str, now_s: float, *, for_good: bool) -> None:
     again_s = None if for_good else next_attempt_s(delivery.attempts, now_s)
     log.warning("not_delivered", channel=delivery.channel, delivery=str(delivery.pk), attempts=delivery.attempts)
     Delivery.objects.filter(pk=delivery.pk).update(
-        state=DEAD if again_s is None else WAITING, error=why[:500], next_s=int(again_s or 0))
+        state=DEAD if again_s is None else WAITING, error=reason[:500], next_s=int(again_s or 0))
 
 
 def _put_off(delivery: Delivery, now_s: float) -> None:

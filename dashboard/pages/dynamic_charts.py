@@ -55,11 +55,11 @@ def spans_on(switches: Iterable[AlternateSwitch], *, begin_ms: int, end_ms: int)
 
 def spans_tried(run: GuardDryRun, first: str) -> list[AlternateSpan]:
     """Which alternate a dry run would have had on when; ``first`` is on until its first switch."""
-    spans, on, since, why = [], first, run.begin_ms, ""
+    spans, on, since, reason = [], first, run.begin_ms, ""
     for change in run.switches:
-        spans.append(AlternateSpan(on, since, change.at_ms, why))
-        on, since, why = change.choice.alternate, change.at_ms, change.because
-    return [*spans, AlternateSpan(on, since, run.end_ms, why)] if run.end_ms > run.begin_ms else []
+        spans.append(AlternateSpan(on, since, change.at_ms, reason))
+        on, since, reason = change.choice.alternate, change.at_ms, change.because
+    return [*spans, AlternateSpan(on, since, run.end_ms, reason)] if run.end_ms > run.begin_ms else []
 
 
 def alternates_figure(
@@ -136,8 +136,8 @@ def _figure(
         "tone": "limit", "label": {
             "text": f"{limit.alternate}: {_WORDS[limit.word]} {limit.value:.6g}{suffix}", "textposition": "start",
             "xanchor": "left", "yanchor": "top", "font": {"size": 10}}} for limit in limits]
-    seen = {limit.alternate for limit in limits} or set(trace.true_ms)
-    true = [(alternate, trace.true_ms[alternate]) for alternate in sorted(seen) if trace.true_ms.get(alternate)]
+    alternates = {limit.alternate for limit in limits} or set(trace.true_ms)
+    true = [(alternate, trace.true_ms[alternate]) for alternate in sorted(alternates) if trace.true_ms.get(alternate)]
     lanes = [{"name": f"guard of {alternate} is true", "series": series,
               "spans": [[iso_moment(begin / 1000), iso_moment(end / 1000)] for begin, end in spans]}
              for series, (alternate, spans) in zip((3, 2), true, strict=False)]

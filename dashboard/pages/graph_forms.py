@@ -139,17 +139,17 @@ def _configure(document: Document, post: Mapping[str, str], secrets: list[str], 
     if chosen is None:
         raise GraphNotEditable(
             f"Task {task['id']} has no type that is installed here.", remedy="Correct its type in the text.")
-    given = _given(chosen, post) if applies else {
+    texts = _given(chosen, post) if applies else {
         **texts_of(chosen, config), **({} if (rate := stated_rate(document, task)) is None else {RATE_KEY: str(rate)})}
-    values, errors = changes_of(chosen, config, {name: text for name, text in given.items() if name != RATE_KEY})
+    values, errors = changes_of(chosen, config, {name: text for name, text in texts.items() if name != RATE_KEY})
     if _has_rate(chosen):
-        rate, wrong = _rate(given.get(RATE_KEY, ""))
+        rate, wrong = _rate(texts.get(RATE_KEY, ""))
         errors |= wrong
         if rate != stated_rate(document, task):
             values[RATE_KEY] = rate
     errors = errors if applies else {}
     return GraphForm(
-        "configure", task["id"], chosen, given, _fields(chosen, given, errors, secrets),
+        "configure", task["id"], chosen, texts, _fields(chosen, texts, errors, secrets),
         frozenset(config), errors=errors, after=task["id"],
         meant=configure_task(document, task["id"], values) if applies and not errors else None)
 
@@ -169,9 +169,9 @@ def _add(document: Document, post: Mapping[str, str], secrets: list[str], applie
         task_id = free_id(document, chosen.name)
     usual = read_by[0] if len(read_by) == 1 and not applies else ""
     target = post.get("target", usual) if chosen.kind == "transform" else ""
-    given = _given(chosen, post) if applies else texts_of(chosen, {})
-    config, errors = changes_of(chosen, {}, {name: text for name, text in given.items() if name != RATE_KEY})
-    rate, wrong = _rate(given.get(RATE_KEY, ""))
+    texts = _given(chosen, post) if applies else texts_of(chosen, {})
+    config, errors = changes_of(chosen, {}, {name: text for name, text in texts.items() if name != RATE_KEY})
+    rate, wrong = _rate(texts.get(RATE_KEY, ""))
     errors |= wrong
     if reason := wrong_id(document, task_id):
         errors["id"] = reason
@@ -184,7 +184,7 @@ def _add(document: Document, post: Mapping[str, str], secrets: list[str], applie
         meant = meant if rate is None else configure_task(meant, task_id, {RATE_KEY: rate})
     errors = errors if applies else {}
     return GraphForm(
-        "add", source, chosen, {**given, "id": task_id, "target": target}, _fields(chosen, given, errors, secrets),
+        "add", source, chosen, {**texts, "id": task_id, "target": target}, _fields(chosen, texts, errors, secrets),
         types=types, read_by=read_by if chosen.kind == "transform" else (), errors=errors, meant=meant, after=task_id)
 
 
@@ -230,17 +230,17 @@ _FORMS: Mapping[str, Callable[[Document, Mapping[str, str], list[str], bool], Gr
 
 
 def _given(chosen: TaskType, post: Mapping[str, str]) -> dict[str, str]:
-    given = filled_in(chosen, post)
-    return given | ({RATE_KEY: post.get(f"p.{RATE_KEY}", "")[:40]} if _has_rate(chosen) else {})
+    texts = filled_in(chosen, post)
+    return texts | ({RATE_KEY: post.get(f"p.{RATE_KEY}", "")[:40]} if _has_rate(chosen) else {})
 
 
 def _fields(
-    chosen: TaskType, given: Mapping[str, str], errors: Mapping[str, str], secrets: list[str]
+    chosen: TaskType, texts: Mapping[str, str], errors: Mapping[str, str], secrets: list[str]
 ) -> tuple[ParameterField, ...]:
-    fields = fields_of(chosen, given, errors, secrets=secrets)
+    fields = fields_of(chosen, texts, errors, secrets=secrets)
     if _has_rate(chosen):
         fields.append(ParameterField(
-            RATE_KEY, "Events per second. Left empty, the rate of its type holds.", "text", given.get(RATE_KEY, ""),
+            RATE_KEY, "Events per second. Left empty, the rate of its type holds.", "text", texts.get(RATE_KEY, ""),
             error=errors.get(RATE_KEY, "")))
     return tuple(fields)
 

@@ -206,8 +206,8 @@ def _dataflows(count: int) -> str:
 
 
 def _sides(task: Mapping[str, Any]) -> dict[str, bool]:
-    in_first, other = bool(task["one"]), bool(task["other"])
-    return {"one": in_first, "other": other, "common": in_first and other}
+    in_first, in_second = bool(task["one"]), bool(task["other"])
+    return {"one": in_first, "other": in_second, "common": in_first and in_second}
 
 
 def _side_mark(sides: Mapping[str, bool]) -> str:

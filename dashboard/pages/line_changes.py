@@ -42,14 +42,14 @@ def line_changes(before: str, after: str) -> list[LineChange]:
 
 def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Match]:
     """Runs of lines that both have, in order."""
-    first = next((place for place, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
+    first = next((index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), min(len(old), len(new)))
     yield Match(0, 0, first)
     old_from = new_from = first
-    left = MOST_PAIRS
+    remaining_pairs = MOST_PAIRS
     for old_to, new_to in (*_unique_in_both(old, new, first), (len(old), len(new))):
         pairs = (old_to - old_from) * (new_to - new_from)
-        if 0 < pairs <= min(left, MOST_PAIRS_BETWEEN):
-            left -= pairs
+        if 0 < pairs <= min(remaining_pairs, MOST_PAIRS_BETWEEN):
+            remaining_pairs -= pairs
             matcher = SequenceMatcher(None, old[old_from:old_to], new[new_from:new_to], autojunk=False)
             yield from (
                 Match(old_from + a, new_from + b, size) for a, b, size in matcher.get_matching_blocks() if size)
@@ -60,22 +60,22 @@ def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[Match]:
 
 def _unique_in_both(old: Sequence[str], new: Sequence[str], first: int) -> list[tuple[int, int]]:
     """Places of lines that are there once in both, from a line on: the most that are in one order."""
-    counts, places = Counter(old), {line: place for place, line in enumerate(new)}
+    counts, places = Counter(old), {line: index for index, line in enumerate(new)}
     counts_new = Counter(new)
     ends: list[int] = []  # the least place in the new text with which so many end
     chain: list[tuple[int, int]] = []
     before: dict[int, int | None] = {}  # of each place in the old text the one before it in its row
     ending: list[int] = []
-    for place, line in enumerate(old):
-        if place < first or counts[line] > 1 or counts_new.get(line) != 1:
+    for index, line in enumerate(old):
+        if index < first or counts[line] > 1 or counts_new.get(line) != 1:
             continue
         length = bisect_left(ends, places[line])
-        ends[length:length + 1], ending[length:length + 1] = [places[line]], [place]
-        before[place] = ending[length - 1] if length else None
-    place = ending[-1] if ending else None
-    while place is not None:
-        chain.append((place, places[old[place]]))
-        place = before[place]
+        ends[length:length + 1], ending[length:length + 1] = [places[line]], [index]
+        before[index] = ending[length - 1] if length else None
+    index = ending[-1] if ending else None
+    while index is not None:
+        chain.append((index, places[old[index]]))
+        index = before[index]
     return chain[::-1]
 
 

@@ -41,12 +41,12 @@ def render(text: str, *, address_of: Callable[[str], str | None]) -> SafeString:
 
 def _name_headings(tokens: list[Token]) -> None:
     """Give each heading an id made of its text, as GitHub does."""
-    seen: dict[str, int] = {}
+    name_counts: dict[str, int] = {}
     for heading, inline in pairwise(tokens):
         if heading.type == "heading_open":
             name = slugify(inline.content) or "section"
-            seen[name] = seen.get(name, 0) + 1
-            heading.attrSet("id", name if seen[name] == 1 else f"{name}-{seen[name] - 1}")
+            name_counts[name] = name_counts.get(name, 0) + 1
+            heading.attrSet("id", name if name_counts[name] == 1 else f"{name}-{name_counts[name] - 1}")
 
 
 def _with_site_links(tokens: list[Token], address_of: Callable[[str], str | None]) -> list[Token]:

@@ -188,13 +188,13 @@ def json_of(first: FirstDataflow) -> str:
     return json.dumps(connector_calls.first_document(first))
 
 
-def wrong_in(first: FirstDataflow, given: Mapping[str, str], *, at_end: bool = False
+def wrong_in(first: FirstDataflow, texts: Mapping[str, str], *, at_end: bool = False
              ) -> tuple[dict[str, str], list[Problem]]:
     """What is wrong with answers: by the parameter or the answer that it is about, and what is about none.
 
     Parameters
     ----------
-    given : mapping of str to str
+    texts : mapping of str to str
         The form of the source, or of the target where it is ``at_end``.
     """
     try:
@@ -202,7 +202,7 @@ def wrong_in(first: FirstDataflow, given: Mapping[str, str], *, at_end: bool = F
         parse_document(json.dumps(document), format="json")
     except InvalidDataflow as invalid:
         number = len(document["tasks"]) - 1 if at_end else 0
-        return errors_at_fields(invalid.problems, number, given)
+        return errors_at_fields(invalid.problems, number, texts)
     except WeirError as error:
         answer = str(error.facts.get("answer", ""))
         if answer:

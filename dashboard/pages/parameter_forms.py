@@ -46,13 +46,13 @@ class ParameterField:
 
 
 def fields_of(
-    task_type: TaskType, given: Mapping[str, str], errors: Mapping[str, str], *, secrets: Sequence[str],
+    task_type: TaskType, texts: Mapping[str, str], errors: Mapping[str, str], *, secrets: Sequence[str],
     without: Collection[str] = (),
 ) -> list[ParameterField]:
     """The fields of a type's parameters, in their order."""
     fields = []
     for parameter in _asked(task_type, without):
-        value = given.get(parameter.name, _default(parameter))
+        value = texts.get(parameter.name, _default(parameter))
         fields.append(ParameterField(
             parameter.name, parameter.doc, "lines" if "\n" in value else _kind(parameter), value,
             _choices(parameter, value, secrets), parameter.required, _hint(parameter), errors.get(parameter.name, "")))
@@ -60,14 +60,14 @@ def fields_of(
 
 
 def config_of(
-    task_type: TaskType, given: Mapping[str, str], *, without: Collection[str] = ()
+    task_type: TaskType, texts: Mapping[str, str], *, without: Collection[str] = ()
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """The config that was filled in, and what is wrong by parameter: only what is missing, for the rest is checked with
     the document. What has its default is left out."""
     config: dict[str, Any] = {}
     errors: dict[str, str] = {}
     for parameter in _asked(task_type, without):
-        text = given.get(parameter.name, "")
+        text = texts.get(parameter.name, "")
         if not text.strip():
             if parameter.required:
                 errors[parameter.name] = "This is needed."
@@ -85,34 +85,34 @@ def texts_of(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changes_of(
-    task_type: TaskType, config: Mapping[str, Any], given: Mapping[str, str]
+    task_type: TaskType, config: Mapping[str, Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """What a form changes of a config, None for what takes its default from now on; and what is missing, by parameter.
     What was not touched stays as its author spelled it."""
     shown = texts_of(task_type, config)
-    config_given, errors = config_of(task_type, given)
-    return {name: config_given.get(name) for name, text in given.items() if text != shown[name]}, errors
+    config_given, errors = config_of(task_type, texts)
+    return {name: config_given.get(name) for name, text in texts.items() if text != shown[name]}, errors
 
 
 def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:
     """What a form that was sent says, by parameter."""
-    given = {}
+    texts = {}
     for parameter in _asked(task_type, without):
         text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS].replace("\r\n", "\n")
         if parameter.type == "boolean" and not text:
             text = "false"
-        given[parameter.name] = text
-    return given
+        texts[parameter.name] = text
+    return texts
 
 
 def errors_at_fields(
-    problems: Sequence[Problem], number: int, given: Mapping[str, str]
+    problems: Sequence[Problem], number: int, texts: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Problem]]:
     """Problems of a document by the parameter that they are about, and those that are about none."""
     errors: dict[str, str] = {}
     others: list[Problem] = []
     for problem in problems:
-        name = _parameter_of(problem, number, given)
+        name = _parameter_of(problem, number, texts)
         if name is None:
             others.append(problem)
         else:
@@ -120,14 +120,14 @@ def errors_at_fields(
     return errors, others
 
 
-def _parameter_of(problem: Problem, number: int, given: Mapping[str, str]) -> str | None:
+def _parameter_of(problem: Problem, number: int, texts: Mapping[str, str]) -> str | None:
     """The parameter that a problem stands at; of one that stands at the task, the one whose value it names."""
     here = f"/tasks/{number}"
     if problem.path.startswith(f"{here}/config/"):
         name = problem.path.removeprefix(f"{here}/config/").partition("/")[0]
-        return name if name in given else None
+        return name if name in texts else None
     if problem.path == here or problem.path.startswith(f"{here}/"):
-        for name, text in given.items():
+        for name, text in texts.items():
             hosts = [part.partition("://")[2] or part for part in _parts(text)]
             if any(len(host) > 2 and host.partition(":")[0] in problem.message for host in hosts):
                 return name

@@ -31,8 +31,8 @@ def curve_figure(
     def column(name: str) -> list[Any]:
         return [row.get(name) for row in rows]
 
-    held = [row["rate_per_s"] for row in rows if "error" not in row]
-    rates = column("rate_per_s") if held else []
+    possible_rates = [row["rate_per_s"] for row in rows if "error" not in row]
+    rates = column("rate_per_s") if possible_rates else []
     slots = {
         "type": "scatter", "mode": "lines", "name": f"slots{at_most}", "x": rates, "y": column("slots"),
         "line": {"shape": "hvh"}, "connectgaps": False, "hovertemplate": "%{y} slots"}
@@ -44,8 +44,8 @@ def curve_figure(
         "xaxis": {"type": "linear", "ticksuffix": "/s", "rangemode": "tozero", "hoverformat": ".4~g"},
         "yaxis": {"tickformat": "d", **_whole_ticks(column("slots"))},
         "yaxis2": {"overlaying": "y", "side": "right", "tickmode": "auto", "nticks": 5}}
-    return {"data": [slots, price], "layout": layout, "held": len(held), "most": max(held, default=None),
-            "empty": "No rate up to this one has a schedule."}
+    return {"data": [slots, price], "layout": layout, "held": len(possible_rates),
+            "most": max(possible_rates, default=None), "empty": "No rate up to this one has a schedule."}
 
 
 def _whole_ticks(counts: Sequence[int | None]) -> dict[str, int]:

@@ -22,7 +22,7 @@ def policy_changes(before: ElementPolicy, after: ElementPolicy) -> list[PolicyCh
     for name in dict.fromkeys([*before.values, *after.values]):
         pairs.append((f"guard of {name}", before.guards.get(name, ""), after.guards.get(name, "")))
         pairs.append((f"value of {name}", *(_number(policy.values.get(name, "")) for policy in (before, after))))
-    return [PolicyChange(what, old, new) for what, old, new in pairs if old != new]
+    return [PolicyChange(aspect, old, new) for aspect, old, new in pairs if old != new]
 
 
 def _number(value: float | str) -> str:

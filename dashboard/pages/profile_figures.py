@@ -23,11 +23,11 @@ def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dic
     Between measured points, and beyond them, a dotted line shows what planning and prediction take instead: it is named
     apart from what was measured, in the legend and at every point.
     """
-    seen = list(observed)
+    observations = list(observed)
     return {
-        "rate": _over_threads(profile, seen, "rate_per_s", unit=" events/s"),
-        "cpu": _over_threads(profile, seen, "cpu", unit="%", scale=100, idle="idle_cpu"),
-        "memory": _over_threads(profile, seen, "memory", unit="%", scale=100, idle="idle_memory"),
+        "rate": _over_threads(profile, observations, "rate_per_s", unit=" events/s"),
+        "cpu": _over_threads(profile, observations, "cpu", unit="%", scale=100, idle="idle_cpu"),
+        "memory": _over_threads(profile, observations, "memory", unit="%", scale=100, idle="idle_memory"),
     }
 
 
@@ -70,7 +70,7 @@ def trial_figures(trial: TrialRecord) -> dict[str, Any]:
 
 
 def _over_threads(
-    profile: Profile, seen: Sequence[ObservationRow], field: str, *, unit: str, scale: float = 1, idle: str = ""
+    profile: Profile, observations: Sequence[ObservationRow], field: str, *, unit: str, scale: float = 1, idle: str = ""
 ) -> dict[str, Any]:
     estimates = [profile.estimate(threads) for threads in _steps(profile)]
     between = [scale * getattr(estimate.point, field) for estimate in estimates]
@@ -104,11 +104,12 @@ def _over_threads(
         [point.threads for point in profile.points], [scale * getattr(point, field) for point in profile.points],
         name="measured", symbol="circle", series=0, unit=unit,
         texts=["measured"] * len(profile.points)))
-    seen = [point_seen for point_seen in seen if getattr(point_seen, field) is not None]
+    observations = [point_seen for point_seen in observations if getattr(point_seen, field) is not None]
     apart = field != "rate_per_s"  # what shares a slot takes is told apart by time; its rate is its own
     for name, symbol, points in (
-        ("seen running", "cross", [point_seen for point_seen in seen if not (apart and point_seen.shared)]),
-        ("seen on a shared slot", "cross-open", [point_seen for point_seen in seen if apart and point_seen.shared]),
+        ("seen running", "cross", [point_seen for point_seen in observations if not (apart and point_seen.shared)]),
+        ("seen on a shared slot", "cross-open",
+         [point_seen for point_seen in observations if apart and point_seen.shared]),
     ):
         if points:
             data.append(_points(
@@ -120,11 +121,11 @@ def _over_threads(
     return {"data": data, "layout": layout, "least": 1}
 
 
-def _text(seen: ObservationRow) -> str:
+def _text(observation: ObservationRow) -> str:
     """What a point of a running bundle says besides."""
-    behind = "" if seen.stable else ", not kept up with"
-    shared = ", its part by time of a slot that it shared" if seen.shared else ""
-    return f"at {seen.rate_per_s:.4g} events/s{behind}{shared}"
+    behind = "" if observation.stable else ", not kept up with"
+    shared = ", its part by time of a slot that it shared" if observation.shared else ""
+    return f"at {observation.rate_per_s:.4g} events/s{behind}{shared}"
 
 
 def _threads(most: int) -> dict[str, Any]:

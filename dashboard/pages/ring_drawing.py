@@ -60,5 +60,5 @@ def _sector(begin: float, end: float, outer: float, inner: float) -> str:
             f"L{x2:.2f} {y2:.2f}A{inner:.2f} {inner:.2f} 0 {large} 0 {x3:.2f} {y3:.2f}Z")
 
 
-def _point(place: float, radius: float) -> tuple[float, float]:
-    return round(radius * sin(2 * pi * place), 2), round(-radius * cos(2 * pi * place), 2)
+def _point(fraction: float, radius: float) -> tuple[float, float]:
+    return round(radius * sin(2 * pi * fraction), 2), round(-radius * cos(2 * pi * fraction), 2)

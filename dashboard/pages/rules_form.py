@@ -118,11 +118,11 @@ def _kinds(kinds: tuple[str, ...], nouns: Mapping[str, str]) -> str:
     return " or ".join(nouns[kind].lower() for kind in kinds) + " plans" if kinds else "all plans"
 
 
-def _numbers(form: QueryDict, what: str, needed: str) -> list[int]:
+def _numbers(form: QueryDict, prefix: str, needed: str) -> list[int]:
     """The rows of one kind that are filled in and not to be left out, in their order."""
     return [
         number for number in range(MOST_ENTRIES + 1)
-        if form.get(f"{what}-{number}-{needed}", "").strip() and form.get(f"{what}-{number}-drop") != "1"]
+        if form.get(f"{prefix}-{number}-{needed}", "").strip() and form.get(f"{prefix}-{number}-drop") != "1"]
 
 
 def _clause(form: QueryDict, prefix: str) -> dict[str, Any]:

@@ -77,11 +77,11 @@ def joined_by(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same choices with this schedule, or without any; what is scheduled begins now, and from no savepoint."""
-    rest = {name: value for name, value in options.items() if name != "schedule"}
+    other_options = {name: value for name, value in options.items() if name != "schedule"}
     if schedule is None:
-        return rest
-    rest = {name: value for name, value in rest.items() if name not in ("begin", "begin_from")}
-    return rest | {"schedule": dict(schedule)}
+        return other_options
+    other_options = {name: value for name, value in other_options.items() if name not in ("begin", "begin_from")}
+    return other_options | {"schedule": dict(schedule)}
 
 
 def begin_in_words(options: Mapping[str, Any]) -> str:

@@ -116,8 +116,8 @@ def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
     price = tariff()
     slot_hour = max(price.slot_hour(node_of(slot)) for slot in slots)
     more = remedy.cores * slot_hour
-    what = _words(remedy)
-    words = (f"{what}: events then take about {figure_in_words(remedy.latency_s, most=2)}, for "
+    remedy_text = _words(remedy)
+    words = (f"{remedy_text}: events then take about {figure_in_words(remedy.latency_s, most=2)}, for "
              f"{cpu_in_words(remedy.cores, more, price.currency)}")
     if remedy.slots:
         words += (f"; {remedy.slots} slot{'s' * (remedy.slots > 1)} of a core {'are' if remedy.slots > 1 else 'is'} "
@@ -137,5 +137,5 @@ def _words(remedy: Remedy) -> str:
         return f"{fuse[:1].upper()}{fuse[1:]} (the controller chaining does that, or Defragment)"
     number = "a slot" if remedy.slots == 1 else f"{remedy.slots} slots"
     move = f"give {', '.join(remedy.moved)} {number} more"
-    both = f"{fuse}, and {move}" if fuse else move
-    return f"{both[:1].upper()}{both[1:]}"
+    both_text = f"{fuse}, and {move}" if fuse else move
+    return f"{both_text[:1].upper()}{both_text[1:]}"

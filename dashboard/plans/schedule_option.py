@@ -18,10 +18,10 @@ def schedule_of(
     record: PlanRecord, estate: ReadTrackingView, options: dict[str, Any]
 ) -> tuple[Schedule | None, list[str]]:
     """The schedule that the options ask for, taken out of them, and what may keep it from holding; else None."""
-    wanted = options.pop("schedule", None)
-    if wanted is None:
+    wanted_choice = options.pop("schedule", None)
+    if wanted_choice is None:
         return None, []
-    choice = ScheduleChoice.of(**wanted)
+    choice = ScheduleChoice.of(**wanted_choice)
     problem = problem_of(
         record.dataflow, routing=choice.routing, version=record.version, estate=estate,
         fresh=bool(options.get("fresh")))

@@ -95,13 +95,13 @@ def renew(*, record: PlanRecord, plan: Plan, reads: Reads) -> PlanRecord:
         return record
 
 
-def overtake(*, record: PlanRecord, why: WeirError | None = None) -> PlanRecord:
+def overtake(*, record: PlanRecord, error: WeirError | None = None) -> PlanRecord:
     """Mark a plan that the estate has moved past, with what has changed."""
     with audited(actor=None, verb="plan.overtaken", subject=record, team=record.dataflow.team) as audit:
         _move(record, STALE)
-        if why is not None:
-            record.error = why.as_dict()
-            audit.details = {"why": why.message}
+        if error is not None:
+            record.error = error.as_dict()
+            audit.details = {"why": error.message}
         record.save(update_fields=["status", "error"])
         return record
 

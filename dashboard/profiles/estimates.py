@@ -50,9 +50,9 @@ def scale() -> CoreScale:
 def estimated_profiles(types: Collection[str] | None = None) -> list[Profile]:
     """An estimate for every config of each type that is neither source nor sink; of these types, or of all."""
     declared = jobs.task_types().values()
-    wanted = [task_type for task_type in declared if types is None or task_type.name in types]
+    wanted_types = [task_type for task_type in declared if types is None or task_type.name in types]
     return estimates(
-        jobs.shipped_profiles(), wanted, known_types=declared, speed=current_speed(),
+        jobs.shipped_profiles(), wanted_types, known_types=declared, speed=current_speed(),
         trigger_s=settings.TRIGGER_MS / 1000)
 
 

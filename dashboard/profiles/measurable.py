@@ -100,7 +100,7 @@ def slot_choices() -> list[SlotChoice]:
     slots = [
         SlotChoice(row.name, running.get(row.name, 0), row.reserved_for, row.node_id in silent)
         for row in SlotRow.objects.all()]
-    return sorted(slots, key=lambda place: (not place.free, place.silent, place.queries))
+    return sorted(slots, key=lambda choice: (not choice.free, choice.silent, choice.queries))
 
 
 def typical_sweep_s() -> float | None:
@@ -125,9 +125,9 @@ def unmeasured(viewer: Viewer) -> list[str]:
     Without sources and sinks: those are planned with what they declare.
     """
     teams = Team.objects.filter(pk__in=viewer.team_ids).values_list("slug", flat=True)
-    seen = RunningTaskRow.objects.all() if viewer.superuser else RunningTaskRow.objects.filter(
+    visible_rows = RunningTaskRow.objects.all() if viewer.superuser else RunningTaskRow.objects.filter(
         Q(scope="") | Q(scope__in=teams))
     measured = ProfileRecord.objects.filter(known_to(viewer), active=True).values_list("task_type", flat=True)
-    running = set(seen.values_list("type", flat=True).distinct()) - set(measured)
+    running = set(visible_rows.values_list("type", flat=True).distinct()) - set(measured)
     transforms = {name for name, declared in jobs.task_types().items() if declared.kind == "transform"}
     return sorted(running & transforms)

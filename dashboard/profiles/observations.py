@@ -42,19 +42,19 @@ class ObservedBundle:
 def record_observations(*, at: datetime) -> int:
     """Note what each bundle does whose task has a profile, and how far that profile is from it; how many were noted."""
     view = view_for(EVERYTHING)
-    seen = list(_seen(view)) if view.reading.measured else []
-    profiles = profiles_by_type({seen_bundle.task.type for seen_bundle in seen})
-    held: dict[ProfileRecord, list[ObservedBundle]] = {}
-    for seen_bundle in seen:
+    observed_bundles = list(_seen(view)) if view.reading.measured else []
+    profiles = profiles_by_type({seen_bundle.task.type for seen_bundle in observed_bundles})
+    observed_by_profile: dict[ProfileRecord, list[ObservedBundle]] = {}
+    for seen_bundle in observed_bundles:
         record = profile_held_to(seen_bundle.task, seen_bundle.machine, profiles)
         if record is not None:
-            held.setdefault(record, []).append(seen_bundle)
+            observed_by_profile.setdefault(record, []).append(seen_bundle)
     noted = [
         ObservationRow(profile=record, at=at, bundle=seen_bundle.bundle, **asdict(seen_bundle.figures))
-        for record, ones in held.items() for seen_bundle in _some(ones, at)]
+        for record, ones in observed_by_profile.items() for seen_bundle in _some(ones, at)]
     ObservationRow.objects.bulk_create(noted)
     ObservationRow.objects.filter(at__lt=at - KEPT).delete()
-    for record in held:
+    for record in observed_by_profile:
         _compare(record, at)
     return len(noted)
 
@@ -64,10 +64,10 @@ def observation_of(row: ObservationRow) -> Observation:
     return Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared)
 
 
-def _some(seen: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
+def _some(observed_bundles: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
     """As many as are noted at once; others the next time."""
-    begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(seen)
-    return (seen[begin:] + seen[:begin])[:MOST_AT_ONCE]
+    begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(observed_bundles)
+    return (observed_bundles[begin:] + observed_bundles[:begin])[:MOST_AT_ONCE]
 
 
 def _compare(record: ProfileRecord, at: datetime) -> None:

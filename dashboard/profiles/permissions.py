@@ -96,8 +96,8 @@ def trial_for(viewer: Viewer, trial_id: UUID | str) -> TrialRecord:
     return _one(records, trial_id, "trial")
 
 
-def _one(records, wanted: UUID | str, what: str):
-    record = records.filter(pk=wanted).first() if is_uuid(wanted) else None
+def _one(records, record_id: UUID | str, noun: str):
+    record = records.filter(pk=record_id).first() if is_uuid(record_id) else None
     if record is None:
-        raise NotFound(f"There is no such {what}.", remedy="See the list of profiles.")
+        raise NotFound(f"There is no such {noun}.", remedy="See the list of profiles.")
     return record

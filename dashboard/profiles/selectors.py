@@ -89,10 +89,10 @@ def staleness(profile: Profile, *, machine: str | None = None) -> str:
         return ""
     here = current_machine() if machine is None else machine
     # Before a node has reported nobody knows what the machines are.
-    why = profile.stale(version=declared.version, machine=here or profile.machine, code=jobs.code_of(declared))
-    if not why and here and not profile.machine:
+    reason = profile.stale(version=declared.version, machine=here or profile.machine, code=jobs.code_of(declared))
+    if not reason and here and not profile.machine:
         return f"nobody noted on which machine it was measured; here is {here}"
-    return why
+    return reason
 
 
 def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:

@@ -98,8 +98,8 @@ def target_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Sw
         The config does not fit the type; every problem is listed.
     """
     declared = installed(name)
-    ways = feeds_for(declared)
-    feed = next((way for way in ways if way.key == (feed_key or ways[0].key)), None)
+    feeds = feeds_for(declared)
+    feed = next((way for way in feeds if way.key == (feed_key or feeds[0].key)), None)
     if feed is None:
         raise NotFound(f"Nothing feeds {name} in that way.", remedy="Choose one of the ways offered.", feed=feed_key)
     dataflow = _document(declared, config)
@@ -134,7 +134,7 @@ def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
     """How a type can be fed: as its tasks are in the library's samples, then by each source alone."""
     if declared.kind == "source":
         return (FeedOption("itself", "itself, a source", ()),)
-    ways: dict[str, FeedOption] = {}
+    feeds: dict[str, FeedOption] = {}
     for sample, dataflow in sample_dataflows():
         if any(jobs.task_types()[task.type].connector is not None for task in dataflow.tasks):
             continue  # what a live source gives is no measure
@@ -143,9 +143,9 @@ def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
                 through = " → ".join(chained["type"] for chained in chain)
                 title = f"{through}, as in the sample {sample.name}"
-                ways.setdefault(canonical_json(chain), FeedOption(f"{sample.slug}:{task.id}", title[:200], chain))
+                feeds.setdefault(canonical_json(chain), FeedOption(f"{sample.slug}:{task.id}", title[:200], chain))
     alone = [FeedOption(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
-    return (*ways.values(), *alone)
+    return (*feeds.values(), *alone)
 
 
 def installed(name: str) -> TaskType:
@@ -182,7 +182,7 @@ def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
         tasks.insert(0, {"id": "source", "type": _sources()[0]})
     if declared.kind != "sink":
         tasks.append({"id": "end", "type": "output", "config": {"name": "end"}})
-    streams = [{"from": upstream["id"], "to": other["id"]} for upstream, other in pairwise(tasks)]
+    streams = [{"from": upstream["id"], "to": downstream["id"]} for upstream, downstream in pairwise(tasks)]
     try:
         text = json.dumps({"name": declared.name, "tasks": tasks, "streams": streams})
     except RecursionError as error:

@@ -128,8 +128,8 @@ def _named(tasks: Sequence[str]) -> str:
 
 
 def _of_age(profile: Profile, machine: str) -> Iterator[ProfileWarning]:
-    if why := staleness(profile, machine=machine):
-        yield ProfileWarning("stale", why)
+    if reason := staleness(profile, machine=machine):
+        yield ProfileWarning("stale", reason)
 
 
 def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[ProfileWarning]:

@@ -205,17 +205,17 @@ def changes(schedule: Schedule, today: Today) -> Changes:
             count["start"] += len(counts)  # its keys change hands
             count["leave"] += len(running)
             continue
-        wanted = {
+        planned = {
             schedule.placement.slots[position].name: (threads, weights[position])
             for position, threads in counts.items()}
-        for slot in wanted.keys() & running.keys():
-            threads, weight = wanted.pop(slot)
+        for slot in planned.keys() & running.keys():
+            threads, weight = planned.pop(slot)
             bundle = running.pop(slot)
-            same = "stay" if weight == bundle.weight else "weigh"
-            count[same if threads == bundle.threads else "move"] += 1
-        moved = (Counter(map(node_of, wanted)) & Counter(map(node_of, running))).total() if wanted and running else 0
+            change = "stay" if weight == bundle.weight else "weigh"
+            count[change if threads == bundle.threads else "move"] += 1
+        moved = (Counter(map(node_of, planned)) & Counter(map(node_of, running))).total() if planned and running else 0
         count["move"] += moved
-        count["start"] += len(wanted) - moved
+        count["start"] += len(planned) - moved
         count["leave"] += len(running) - moved
     return Changes(**count)
 

@@ -64,15 +64,15 @@ class ScheduleFigures:
     slots: tuple[FigureRow, ...] = ()
 
 
-def figures_of(promise: Promise, seen: DataflowSeen, misses: Sequence[Miss]) -> ScheduleFigures:
+def figures_of(promise: Promise, dataflow_seen: DataflowSeen, misses: Sequence[Miss]) -> ScheduleFigures:
     """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
     missed = {(miss.what, miss.where) for miss in misses}
-    bundles = [_bundle(bundle, seen, missed) for bundle in promise.bundles]
+    bundles = [_bundle(bundle, dataflow_seen, missed) for bundle in promise.bundles]
     return ScheduleFigures(
-        Figure(promise.rate_per_s, promise.sustained_per_s, seen.rate_per_s, ("rate", "") in missed),
-        Figure(None, promise.latency_s, seen.latency_s, ("latency", "") in missed),
-        tuple(_task(task, promise, seen, bundles, missed) for task in _upstream_first(promise)),
-        tuple(_slot(slot, promise, seen, bundles, missed) for slot in promise.slots))
+        Figure(promise.rate_per_s, promise.sustained_per_s, dataflow_seen.rate_per_s, ("rate", "") in missed),
+        Figure(None, promise.latency_s, dataflow_seen.latency_s, ("latency", "") in missed),
+        tuple(_task(task, promise, dataflow_seen, bundles, missed) for task in _upstream_first(promise)),
+        tuple(_slot(slot, promise, dataflow_seen, bundles, missed) for slot in promise.slots))
 
 
 def _upstream_first(promise: Promise) -> list[str]:
@@ -80,38 +80,38 @@ def _upstream_first(promise: Promise) -> list[str]:
     return list(dict.fromkeys(bundle.task for bundle in promise.bundles))
 
 
-def _bundle(promise: BundlePromise, seen: DataflowSeen, missed: Missed) -> BundleOutcome:
-    bundle_seen = seen.bundles.get(promise.id, BundleSeen())
+def _bundle(promise: BundlePromise, dataflow_seen: DataflowSeen, missed: Missed) -> BundleOutcome:
+    bundle_seen = dataflow_seen.bundles.get(promise.id, BundleSeen())
     load = bundle_seen.load
     return BundleOutcome(
         promise, bundle_seen,
         Figure(None, promise.rate_per_s, bundle_seen.rate_per_s,
-               ("rate", "") in missed and _is_less(bundle_seen.rate_per_s, promise.rate_per_s, seen)),
+               ("rate", "") in missed and _is_less(bundle_seen.rate_per_s, promise.rate_per_s, dataflow_seen)),
         Figure(None, promise.cpu, load.cpu, ("CPU", promise.slot) in missed and _is_more(load.cpu, promise.cpu)),
         Figure(None, promise.memory, load.memory,
                ("memory", promise.slot) in missed and _is_more(load.memory, promise.memory)))
 
 
 def _task(
-    task: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
+    task: str, promise: Promise, dataflow_seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
     task_bundles = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     planned = promise.rates_per_s[task]
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
-    read = seen.read_per_s.get(task)
+    read = dataflow_seen.read_per_s.get(task)
     cpu, memory = promise.allocated.get(task, (None, None))
     return FigureRow(
-        task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, seen)),
+        task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, dataflow_seen)),
         _sum([bundle.cpu for bundle in task_bundles], planned=cpu),
         _sum([bundle.memory for bundle in task_bundles], planned=memory), task_bundles,
-        latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
+        latency=_latency(promise.latencies_s.get(task), dataflow_seen.latencies_s.get(task), missed))
 
 
 def _slot(
-    slot: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
+    slot: str, promise: Promise, dataflow_seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
     slot_bundles = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
-    expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
+    expected, actual = promised_of(promise, dataflow_seen, slot), taken_of(promise, dataflow_seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
     return FigureRow(
         slot,
@@ -121,7 +121,7 @@ def _slot(
             None, alone.memory if actual.memory is None else expected.memory, actual.memory, ("memory", slot) in missed
         ),
         slot_bundles,
-        whole=seen.slots.get(slot, Load()),
+        whole=dataflow_seen.slots.get(slot, Load()),
     )
 
 
@@ -140,8 +140,8 @@ def _sum(figures: Sequence[Figure], *, planned: float | None) -> Figure:
         planned, predicted, total, any(figure.missed for figure in figures) and _is_more(total, predicted))
 
 
-def _is_less(measured_per_s: float | None, promised_per_s: float, seen: DataflowSeen) -> bool:
-    return measured_per_s is not None and falls_short(measured_per_s, promised_per_s, over_s=seen.over_s)
+def _is_less(measured_per_s: float | None, promised_per_s: float, dataflow_seen: DataflowSeen) -> bool:
+    return measured_per_s is not None and falls_short(measured_per_s, promised_per_s, over_s=dataflow_seen.over_s)
 
 
 def _is_more(measured: float | None, promised: float) -> bool:

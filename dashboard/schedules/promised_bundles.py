@@ -57,5 +57,5 @@ def stands(estate: Estate, dataflow_id: str, promise: Promise) -> bool:
 
 def _alike(some: Sequence[tuple[str, int, float]], others: Sequence[tuple[str, int, float]]) -> bool:
     return len(some) == len(others) and all(
-        bundle[:2] == other[:2] and abs(bundle[2] - other[2]) <= SAME_WEIGHT
-        for bundle, other in zip(sorted(some), sorted(others), strict=True))
+        bundle[:2] == other_bundle[:2] and abs(bundle[2] - other_bundle[2]) <= SAME_WEIGHT
+        for bundle, other_bundle in zip(sorted(some), sorted(others), strict=True))

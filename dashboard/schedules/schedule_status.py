@@ -86,9 +86,9 @@ def status_of(proposal: Proposal, promise: Promise) -> ScheduleStatus:
     status = proposal.dataflow.status
     if status == RUNNING:
         return _running(proposal, promise, [row for row in later if row["status"] in UNDER_WAY])
-    flag, what = ("rests", "paused") if status in (PAUSED, PAUSING) else ("takes_out", "removed")
+    flag, state = ("rests", "paused") if status in (PAUSED, PAUSING) else ("takes_out", "removed")
     last = next((row for row in reversed(later) if getattr(PLAN_KINDS[row["plan__kind"]], flag)), {})
-    return ScheduleStatus(what, last.get("approved_at"), last.get("pk"))
+    return ScheduleStatus(state, last.get("approved_at"), last.get("pk"))
 
 
 def _running(proposal: Proposal, promise: Promise, under_way: list[dict]) -> ScheduleStatus:

@@ -135,10 +135,11 @@ def _run(plan: PromiseInForce, row: KeptOutcome | None, newest: PromiseInForce |
 def _outcome(record: DataflowRecord, plan: PromiseInForce, proposal: Proposal) -> ScheduleOutcome:
     status = status_of(proposal, plan.promise)
     measured = measured_of(proposal.pk, since=status.steady_since)
-    promise, seen = plan.promise, measured.seen
-    missed = lasting_misses(promise, seen, measured.recent) if measured.judged else ()
-    figures = figures_of(promise, seen, missed)
+    promise, dataflow_seen = plan.promise, measured.seen
+    missed = lasting_misses(promise, dataflow_seen, measured.recent) if measured.judged else ()
+    figures = figures_of(promise, dataflow_seen, missed)
     if not measured.judged:
         return ScheduleOutcome(record, plan, status, measured, figures)
     return ScheduleOutcome(
-        record, plan, status, measured, figures, missed, deviations(promise, seen), blur_of(promise, seen))
+        record, plan, status, measured, figures, missed, deviations(promise, dataflow_seen),
+        blur_of(promise, dataflow_seen))

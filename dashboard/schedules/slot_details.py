@@ -230,13 +230,13 @@ def _by_slot(
     maker: _Maker, before: Mapping[str, Fragment], after: Mapping[str, Fragment]
 ) -> dict[str, list[BundleCell]]:
     """Cells of all bundles that may be shown, by the name of their slot; one that moves stands on both."""
-    seen = maker.view.tasks | set(maker.plan.dataflow.running.values() if maker.plan else ())
+    visible_tasks = maker.view.tasks | set(maker.plan.dataflow.running.values() if maker.plan else ())
     cells: dict[str, list[BundleCell]] = {}
     for key in sorted({*before, *after}):
         sides = before.get(key), after.get(key)
         fragment = sides[1] or sides[0]
         assert fragment is not None
-        if not any(side and not seen.isdisjoint(side.active_tasks) for side in sides):
+        if not any(side and not visible_tasks.isdisjoint(side.active_tasks) for side in sides):
             continue
         was, now = (_parts(side) for side in sides)
         for bundle_id in dict.fromkeys([*was, *now]):

@@ -119,7 +119,7 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
         on_step=_watched(run, name, setup.steps, monotonic_s)))
 
 
-def _watched(run: SimulationRun, what: str, steps: int, monotonic_s: Callable[[], float]) -> Callable[[int], None]:
+def _watched(run: SimulationRun, part: str, steps: int, monotonic_s: Callable[[], float]) -> Callable[[int], None]:
     """Called at each step of a part: it says how far the part is, and ends one that takes too long or that somebody
     has cancelled."""
     began_s = told_s = monotonic_s()
@@ -129,7 +129,7 @@ def _watched(run: SimulationRun, what: str, steps: int, monotonic_s: Callable[[]
         now_s = monotonic_s()
         if now_s - began_s > LONGEST_PART_S:
             raise SimulationTooLong(
-                f"{what} took more than {LONGEST_PART_S:.0f} s.", remedy="Choose fewer hours, or other algorithms.")
+                f"{part} took more than {LONGEST_PART_S:.0f} s.", remedy="Choose fewer hours, or other algorithms.")
         if now_s - told_s >= TELLS_S:
             told_s = now_s
             if not _change(run, {RUNNING}, progress=(len(run.results) + step / steps) / run.parts):

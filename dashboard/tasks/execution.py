@@ -53,7 +53,7 @@ def republish_desired(*, in_full: bool = True) -> None:
         publish()
     with _broker() as broker:
         reports = observed.read_reports(broker)
-    services.drop_left_bundles(left=reports.left)
+    services.drop_left_bundles(left_bundles=reports.left)
     follow_savepoints(reports)
 
 
@@ -81,11 +81,13 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         for node in names:
             part, (needs, savepoints) = load_part_with(
                 node, lambda part, node=node: (needs_in_part(part), asked_of_node(node)))
-            wanted = desired_publishing.desired_of(
+            desired_state = desired_publishing.desired_of(
                 part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving,
                 kept_savepoints=savepoints.kept)
-            if not desired_publishing.stands(broker, wanted) and not desired_publishing.publish(broker, wanted):
-                log.warning("newer_desired_state_stands", node=node, version=wanted.version, revision=wanted.revision)
+            if not desired_publishing.stands(broker, desired_state) and not desired_publishing.publish(
+                    broker, desired_state):
+                log.warning("newer_desired_state_stands", node=node, version=desired_state.version,
+                            revision=desired_state.revision)
         if nodes is None:
             _PUBLISHED.note(names, stamp, desired_publishing.texts(broker, names))
 

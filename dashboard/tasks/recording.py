@@ -127,10 +127,10 @@ class Recorder:
             self._annotate(now_s, {finding.key: finding for finding in wrong}, view.team_of_errors)
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
-        wanted = self._policies.look(view.estate, values, now_s)
+        wanted_switches = self._policies.look(view.estate, values, now_s)
         if now_s % FLUSH_EVERY_S == 0:
             self._policies.store()
-        propose_switches(wanted, view.estate, at=timezone.now())
+        propose_switches(wanted_switches, view.estate, at=timezone.now())
         return len(values)
 
     def stop(self) -> None:

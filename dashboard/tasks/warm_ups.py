@@ -33,15 +33,15 @@ class WarmUps:
             switches = jobs.switches_of(warming)
         except jobs.BrokerAway:  # it warms up for longer
             return ()
-        wanted = []
+        wanted_switches = []
         for task_id, name in warming.items():
             task = estate.tasks[task_id]
             for_s = warm_s(task.type, task.config)
             queries = {query.id for query in estate.fragments[estate.places[task_id][0]].queries}
             since_ms = warming_since_ms(switches[task_id], queries, name)
             if since_ms is not None and now_s * 1000 - since_ms >= for_s * 1000:
-                wanted.append(WantedSwitch(task_id, name, f"it has warmed up for {for_s:g} s", warmed=True))
-        return wanted
+                wanted_switches.append(WantedSwitch(task_id, name, f"it has warmed up for {for_s:g} s", warmed=True))
+        return wanted_switches
 
     def store(self) -> None:
         """Nothing: what it needs is in the broker."""

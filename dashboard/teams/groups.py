@@ -58,13 +58,14 @@ def grant_of(entry: str) -> Grant:
 def granted(grants: Iterable[Grant], groups: Collection[str]) -> Granted:
     """The roles that these groups give; of several in one team the highest."""
     all_grants, group_names = list(grants), set(groups)
-    held = [grant for grant in all_grants if grant.group in group_names]
+    matching_grants = [grant for grant in all_grants if grant.group in group_names]
     roles = {
-        team: max((grant.role for grant in held if grant.team == team), key=ROLE_NAMES.index, default=None)
+        team: max((grant.role for grant in matching_grants if grant.team == team), key=ROLE_NAMES.index, default=None)
         for team in {grant.team for grant in all_grants} - {ADMINISTRATION}}
     decides = any(grant.team == ADMINISTRATION for grant in all_grants)
     return Granted(
-        roles, any(grant.team == ADMINISTRATION for grant in held) if decides else None, bool(held))
+        roles, any(grant.team == ADMINISTRATION for grant in matching_grants) if decides else None,
+        bool(matching_grants))
 
 
 def providers(*, issuer: str, client_id: str, secret: str, scopes: list[str]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class Viewer:
 
     def has_role_anywhere(self, role: Role) -> bool:
         """Whether the viewer holds at least this role in some team; an administrator of the installation does."""
-        return role <= self.most and (self.superuser or any(held >= role for held in self.roles.values()))
+        return role <= self.most and (self.superuser or any(team_role >= role for team_role in self.roles.values()))
 
     @property
     def administers(self) -> bool:

@@ -53,9 +53,9 @@ class SignOnAdapter(DefaultSocialAccountAdapter):
         raise ImmediateHttpResponse(redirect(failed(exception or error)))
 
 
-def failed(why: object) -> str:
+def failed(reason: object) -> str:
     """The log-in page, which says that it failed; the log says why, in a line."""
-    log.warning("sign_on_failed", why=repr(why)[:300])
+    log.warning("sign_on_failed", why=repr(reason)[:300])
     return f"{resolve_url(settings.LOGIN_URL)}?sign-on=failed"
 
 

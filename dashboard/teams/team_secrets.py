@@ -24,7 +24,8 @@ def running_tasks_with(team: Team, name: str) -> int:
         for task_type in jobs.task_types().values()
         if any(parameter.secret for parameter in task_type.parameters)
     }
-    wanted = {SECRET: name, TEAM: team.slug}
+    secret_reference = {SECRET: name, TEAM: team.slug}
     rows = RunningTaskRow.objects.filter(type__in=takers)
     return sum(
-        any(dict(reference) == wanted for _, reference in secrets_of(row.config, takers[row.type])) for row in rows)
+        any(dict(reference) == secret_reference for _, reference in secrets_of(row.config, takers[row.type]))
+        for row in rows)

@@ -156,13 +156,13 @@ def forecast_course(
         if first is not None and second is not None:
             chosen_by[name], stated[name] = first, second
     best = min(chosen_by, key=lambda name: chosen_by[name].total)
-    why = ""
+    reason = ""
     if best == AVERAGES or stated[best].total >= stated[AVERAGES].total:
-        why = "No forecast was less wrong than the recent mean."
+        reason = "No forecast was less wrong than the recent mean."
     elif stated[best].total >= too_wrong:
-        why = f"The forecast was {stated[best].total:.0%} wrong; averages decide from {too_wrong:.0%} on."
-    if why:
-        return CourseForecast(averages, AVERAGES, stated[AVERAGES], why, stated)
+        reason = f"The forecast was {stated[best].total:.0%} wrong; averages decide from {too_wrong:.0%} on."
+    if reason:
+        return CourseForecast(averages, AVERAGES, stated[AVERAGES], reason, stated)
     values = METHODS[best](samples, steps, season)
     assert values is not None
     return CourseForecast(values, best, stated[best], "", stated)
@@ -176,7 +176,7 @@ def origins_of(samples: int, steps: int, season: int, most: int = ORIGINS) -> li
         first = max(first, season + RECENT)
     if last < first:
         return []
-    return sorted({round(place) for place in np.linspace(first, last, min(most, last - first + 1))})
+    return sorted({round(origin) for origin in np.linspace(first, last, min(most, last - first + 1))})
 
 
 def without_gaps(measured: Sequence[float] | Rates) -> Rates:

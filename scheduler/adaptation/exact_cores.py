@@ -75,14 +75,14 @@ def _placed(
     for at, kind in enumerate(problem.classes):
         vm, free = "", 0
         for task in problem.depth_first:
-            left = counts[task, at]
-            while left:
+            remaining_cores = counts[task, at]
+            while remaining_cores:
                 if not free:
                     vm, free = f"{kind.name}-{len(vms)}", kind.cores
                     vms[vm] = RentedVm(kind)
-                taken = min(left, free)
+                taken = min(remaining_cores, free)
                 cores[task][vm] = cores[task].get(vm, 0) + taken
-                left, free = left - taken, free - taken
+                remaining_cores, free = remaining_cores - taken, free - taken
     return ElasticPlacement(dict(active), vms, cores)
 
 

@@ -104,14 +104,14 @@ def _rounded(
     cores: dict[str, dict[str, int]] = {task: {} for task in problem.depth_first}
     free = 0
     for task in problem.depth_first:
-        left = max(1, math.ceil(powers[task] / kind.speed - 1e-9))
-        while left:
+        remaining_cores = max(1, math.ceil(powers[task] / kind.speed - 1e-9))
+        while remaining_cores:
             if not free:
                 vm, free = f"{kind.name}-{len(vms)}", kind.cores
                 vms[vm] = RentedVm(kind)
-            count = min(left, free)
+            count = min(remaining_cores, free)
             cores[task][vm] = count
-            left, free = left - count, free - count
+            remaining_cores, free = remaining_cores - count, free - count
     draft = PlacementDraft(problem.dataflow, ElasticPlacement(active, vms, cores), conditions)
     add_cores(draft, problem)
     return draft
@@ -126,11 +126,11 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
     if is_off and sum(draft.instances.values()) >= FEW:
         draft = _adapted_in_bulk(problem, running, scenarios, at_s)
     elif is_off:
-        ways = [dict(running.active)]
-        ways += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
+        selections = [dict(running.active)]
+        selections += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
                  for name in alternates if name != running.active[task]]
         best = (-math.inf, draft)
-        for active in ways:
+        for active in selections:
             tried = ScenarioDraft(problem.dataflow, ElasticPlacement(
                 active, running.vms, running.cores), scenarios)
             if tried.throughput < problem.least - SLACK:
@@ -165,9 +165,9 @@ def _adapted_in_bulk(
         return value - problem.value_of_money * max(power * price, new)
 
     active = {task: running.active[task] for task in problem.dataflow.tasks}
-    ways = [active] + [{**active, task: name} for task, alternates in problem.dataflow.tasks.items()
+    selections = [active] + [{**active, task: name} for task, alternates in problem.dataflow.tasks.items()
                        for name in alternates if name != active[task]]
-    judged = [(way, least_powers(problem, middle, way)) for way in ways]
+    judged = [(way, least_powers(problem, middle, way)) for way in selections]
     active, powers = max(judged, key=lambda way_and_powers: worth(*way_and_powers))
     draft = ScenarioDraft(problem.dataflow, ElasticPlacement(active, running.vms, running.cores), scenarios)
     bring_near(draft, problem, powers, at_s=at_s)

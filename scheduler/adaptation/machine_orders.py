@@ -98,8 +98,8 @@ def orders_for(
         price, chosen = cheapest(in_order, missing)
         if (math.isfinite(price) and spent + price <= bounds.most_per_hour + 1e-9
                 and here + sum(kind.cores for kind in chosen) <= bounds.most_slots):
-            why = f"{wanted_slots} more slots are needed, and {free} are free or ordered."
-            return tuple(StartMachine(kind, why) for kind in chosen)
+            reason = f"{wanted_slots} more slots are needed, and {free} are free or ordered."
+            return tuple(StartMachine(kind, reason) for kind in chosen)
     return ()
 
 

@@ -35,11 +35,11 @@ def expected_scenarios(problem: AdaptationProblem, step: AdaptationStep) -> tupl
     moves = movement(courses, forecast.steps)
     trust = 1.0 if math.isinf(moves) else moves**2 / (moves**2 + error**2)
     rates = _between(now.rates_per_s, mean.rates_per_s, trust)
-    left = error if math.isinf(moves) else moves * error / math.hypot(moves, error)
+    remaining_error = error if math.isinf(moves) else moves * error / math.hypot(moves, error)
     rated = {name: vm.kind.speed for name, vm in step.now.placement.vms.items()}  # of a machine that nobody saw yet
     speeds = _between(rated | dict(now.speeds), mean.speeds, trust)
     return tuple(replace(mean, speeds=speeds, rates_per_s={
-        source: max(0.0, rate * (1 + sign * left)) for source, rate in rates.items()}) for sign in (1, -1))
+        source: max(0.0, rate * (1 + sign * remaining_error)) for source, rate in rates.items()}) for sign in (1, -1))
 
 
 def movement(courses: Mapping[str, Sequence[float]], ahead: int) -> float:

@@ -145,8 +145,8 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
     """
     if len(problem.dataflow.tasks) > MOST_TASKS:
         raise ValueError(f"it has {len(problem.dataflow.tasks)} tasks, more than the {MOST_TASKS} that are chosen for")
-    dear = {task: max(ways.values(), key=lambda way: way.event_s * max(1.0, way.selectivity)).name
-            for task, ways in problem.dataflow.tasks.items()}
+    dear = {task: max(alternates.values(), key=lambda way: way.event_s * max(1.0, way.selectivity)).name
+            for task, alternates in problem.dataflow.tasks.items()}
     if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:
         raise ValueError(f"there is more to do than {MOST_CORES:g} cores hold")
     placement = ADAPTATIONS[algorithm].deploy(problem, conditions.rates_per_s, rng=_NoChance())
@@ -166,10 +166,10 @@ def candidate_of(
     """The results of a choice of alternates on the present slots."""
     placement = _placement(problem, conditions, active, room)
     worked = work_out(problem.dataflow, placement, _on_slots(problem, conditions, room))
-    wanted = _needs(problem, conditions, active)
+    needs = _needs(problem, conditions, active)
     done = {task: worked.out_per_s[task] / problem.dataflow.tasks[task][active[task]].selectivity for task in active}
     cores = sum(
-        min(wanted[task], done[task] * problem.dataflow.tasks[task][active[task]].event_s) for task in active)
+        min(needs[task], done[task] * problem.dataflow.tasks[task][active[task]].event_s) for task in active)
     per_hour = cores * problem.largest.per_hour
     value = value_of(problem.dataflow, active)
     return AdaptationCandidate(
@@ -188,8 +188,8 @@ def _answer_below(
         looked_at, key=lambda candidate: (candidate.throughput, candidate.profit))
     if best.throughput <= now.throughput + problem.tolerance:
         return AdaptationAnswer(now, now, looked_at, "Throughput is below its goal, and no alternate helps.", more)
-    why = "Throughput is below its goal." if able else "Throughput is below its goal, and this comes nearest to it."
-    return AdaptationAnswer(best, now, looked_at, why, more)
+    reason = "Throughput is below its goal." if able else "Throughput is below its goal, and this comes nearest to it."
+    return AdaptationAnswer(best, now, looked_at, reason, more)
 
 
 def _answered(
@@ -252,10 +252,10 @@ def _shared_out(needs: Mapping[str, float], shares: int) -> dict[str, int]:
     are more tasks than shares."""
     if len(needs) > shares:
         raise ValueError(f"{len(needs)} tasks share a slot of {shares} parts")
-    total, left = sum(needs.values()), shares - len(needs)
+    total, remaining_shares = sum(needs.values()), shares - len(needs)
     if not needs or total <= 0:
         return dict.fromkeys(needs, shares // max(1, len(needs)))
-    exact = {task: left * need / total for task, need in needs.items()}
+    exact = {task: remaining_shares * need / total for task, need in needs.items()}
     counts = {task: 1 + math.floor(part) for task, part in exact.items()}
     by_remainder = sorted(exact, key=lambda task: (math.floor(exact[task]) - exact[task], task))
     for task in by_remainder[:shares - sum(counts.values())]:

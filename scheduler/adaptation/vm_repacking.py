@@ -71,17 +71,18 @@ def give_back(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: float 
 def _empty(draft: PlacementDraft, problem: AdaptationProblem, vm: str, partly: list[str]) -> bool:
     """Move all that is on a machine to free cores of others that are as quick, if Ω stays."""
     used, speed = sum(draft.on[vm].values()), draft.vms[vm].kind.speed
-    others = [other for other in reversed(partly)  # the fullest first
-              if other != vm and draft.free.get(other) and draft.on[other] and draft.vms[other].kind.speed >= speed]
-    if sum(draft.free[other] for other in others) < used:
+    others = [other_vm for other_vm in reversed(partly)  # the fullest first
+              if other_vm != vm and draft.free.get(other_vm) and draft.on[other_vm]
+              and draft.vms[other_vm].kind.speed >= speed]
+    if sum(draft.free[other_vm] for other_vm in others) < used:
         return False
 
     def place() -> None:
-        for other in others:
+        for other_vm in others:
             for task, cores in list(draft.on[vm].items()):
-                count = min(cores, draft.free[other])
+                count = min(cores, draft.free[other_vm])
                 if count:
-                    draft.give(task, other, count)
+                    draft.give(task, other_vm, count)
                     draft.give(task, vm, -count)
 
     return _kept(draft, problem, place)
@@ -91,17 +92,18 @@ def _shrink(draft: PlacementDraft, problem: AdaptationProblem, vm: str, at_s: fl
     """Change a machine for cheaper ones with as many cores as are used of it, if Ω stays."""
     kind, used = draft.vms[vm].kind, sum(draft.on[vm].values())
     price, kinds = cheapest(tuple(sorted(
-        (other for other in problem.classes if other.speed >= kind.speed), key=lambda vm_class: vm_class.name)), used)
+        (vm_class for vm_class in problem.classes if vm_class.speed >= kind.speed),
+        key=lambda vm_class: vm_class.name)), used)
     if price >= kind.per_hour - 1e-12:
         return False
 
     def place() -> None:
         for vm_class in kinds:
-            other = draft.rent(vm_class, at_s=at_s)
+            new_vm = draft.rent(vm_class, at_s=at_s)
             for task, cores in list(draft.on[vm].items()):
-                count = min(cores, draft.free[other])
+                count = min(cores, draft.free[new_vm])
                 if count:
-                    draft.give(task, other, count)
+                    draft.give(task, new_vm, count)
                     draft.give(task, vm, -count)
         draft.release(vm)
 

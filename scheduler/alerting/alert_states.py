@@ -50,9 +50,9 @@ def evaluate(evidence: EvaluationInput) -> Sequence[AlertTransition]:
     changes = []
     for watched in sorted({*evidence.states, *_read(evidence)}):
         before = evidence.states.get(watched)
-        after, why = _after(evidence, watched, before)
+        after, reason = _after(evidence, watched, before)
         if after != before:
-            changes.append(AlertTransition(watched, before, after, why))
+            changes.append(AlertTransition(watched, before, after, reason))
     return changes
 
 

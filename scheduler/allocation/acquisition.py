@@ -79,10 +79,10 @@ def cheapest_machines(slots: int, sizes: Sequence[VmSize]) -> tuple[VmSize, ...]
     least: list[tuple[int, int]] = [(0, 0)]
     last: list[VmSize] = []
     prices = {size: round(size.hour * NANO) for size in sizes}
-    for wanted in range(1, slots + 1):
+    for slot_count in range(1, slots + 1):
         options = []
         for size, price in prices.items():
-            price_before, machines_before = least[max(0, wanted - size.slots)]
+            price_before, machines_before = least[max(0, slot_count - size.slots)]
             options.append((price_before + price, machines_before + 1, -size.slots, size))
         price, machines, _, size = min(options, key=lambda option: option[:3])
         least.append((price, machines))

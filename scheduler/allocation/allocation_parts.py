@@ -28,8 +28,8 @@ def check(rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile]) -> 
 def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
     """How often a peak goes into a rate, and what is left; what only rounding leaves is nothing."""
     times = math.floor(rate_per_s / peak_per_s * (1 + TOLERANCE))
-    rest = rate_per_s - times * peak_per_s
-    return times, rest if rest > rate_per_s * TOLERANCE else 0.0
+    rest_per_s = rate_per_s - times * peak_per_s
+    return times, rest_per_s if rest_per_s > rate_per_s * TOLERANCE else 0.0
 
 
 def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: bool) -> Bundle:

@@ -54,10 +54,10 @@ def allocate_lsa(
 
 def _linear(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
     point = profile.one
-    times, rest = divided(rate_per_s, point.rate_per_s)
+    times, rest_per_s = divided(rate_per_s, point.rate_per_s)
     bundles = []
     if times:
         bundles.append(Bundle(task, 1, point.rate_per_s, point.cpu, point.memory, count=times))
-    if rest:
-        bundles.append(scaled_thread(task, profile, rest, reserved=False))
+    if rest_per_s:
+        bundles.append(scaled_thread(task, profile, rest_per_s, reserved=False))
     return TaskAllocation(task, rate_per_s, tuple(bundles))

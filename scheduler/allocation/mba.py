@@ -48,15 +48,15 @@ def allocate_mba(
 
 def _in_bundles(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
     peak = profile.peak
-    times, rest = divided(rate_per_s, peak.rate_per_s)
+    times, rest_per_s = divided(rate_per_s, peak.rate_per_s)
     bundles = []
     if times:
         bundles.append(Bundle(task, peak.threads, peak.rate_per_s, 1.0, 1.0, full=True, count=times))
-    if rest:
-        point = profile.adequate(rest)
+    if rest_per_s:
+        point = profile.adequate(rest_per_s)
         if point.threads == 1:
-            bundles.append(scaled_thread(task, profile, rest, reserved=True))
+            bundles.append(scaled_thread(task, profile, rest_per_s, reserved=True))
         else:
-            cpu = max(point.cpu, profile.estimate(point.threads).reserve_at(rest))
-            bundles.append(Bundle(task, point.threads, rest, cpu, point.memory))
+            cpu = max(point.cpu, profile.estimate(point.threads).reserve_at(rest_per_s))
+            bundles.append(Bundle(task, point.threads, rest_per_s, cpu, point.memory))
     return TaskAllocation(task, rate_per_s, tuple(bundles))

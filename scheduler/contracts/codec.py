@@ -83,13 +83,13 @@ class Codec(Generic[T]):
 
     def _refusal(self, error: ValidationError) -> InvalidContract:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = "/".join(str(part) for part in first["loc"]) or "its top"
-        return self._unreadable(first["msg"], place)
+        pointer = "/".join(str(part) for part in first["loc"]) or "its top"
+        return self._unreadable(first["msg"], pointer)
 
-    def _unreadable(self, why: str, place: str) -> InvalidContract:
+    def _unreadable(self, cause: str, pointer: str) -> InvalidContract:
         return InvalidContract(
-            f"A {self._kind.__name__} cannot be read: {why} at {place}",
-            remedy="Look at the version of the program that wrote it.", contract=self._kind.__name__, place=place)
+            f"A {self._kind.__name__} cannot be read: {cause} at {pointer}",
+            remedy="Look at the version of the program that wrote it.", contract=self._kind.__name__, place=pointer)
 
 
 def _plain(value: Any, may_be_left_out: Callable[[str], bool]) -> Any:

@@ -210,7 +210,7 @@ class DesiredState:
     def elsewhere(self, slot: str) -> frozenset[str]:
         """Fragments that another slot of this node should run: leaving here, they keep their checkpoint."""
         return frozenset(
-            fragment.id for name, wanted in self.slots.items() if name != slot for fragment in wanted.fragments)
+            fragment.id for name, desired in self.slots.items() if name != slot for fragment in desired.fragments)
 
 
 def _require_names(*names: str) -> None:

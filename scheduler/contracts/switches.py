@@ -65,7 +65,7 @@ def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]
     firsts = set[tuple[str, str, int]]()
     for switches in queries:
         events = [(switch.alternate, switch.warming, switch.seq) for switch in switches]
-        new = max((place + 1 for place, event in enumerate(events) if event in firsts), default=0)
+        new = max((index + 1 for index, event in enumerate(events) if event in firsts), default=0)
         sequence += switches[new:]
         firsts.update(events)
     return tuple(sequence)

@@ -128,12 +128,12 @@ def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy], *, mode:
         if answer.chosen.throughput >= dataflow.goals.throughput:
             continue
         if dataflow.bundles is not None:
-            other = dataflow.bundles.other
-            if other is not None and other.per_hour <= dataflow.goals.most_per_hour and (
-                    other.sustained_per_s > dataflow.bundles.now.sustained_per_s):
-                slots += other.to_buy
+            other_bundles = dataflow.bundles.other
+            if other_bundles is not None and other_bundles.per_hour <= dataflow.goals.most_per_hour and (
+                    other_bundles.sustained_per_s > dataflow.bundles.now.sustained_per_s):
+                slots += other_bundles.to_buy
         elif answer.more_slots:
-            left = dataflow.goals.most_per_hour - answer.chosen.per_hour
-            paid = math.floor(left / dataflow.slot_hour) if dataflow.slot_hour > 0 else answer.more_slots
+            remaining_per_hour = dataflow.goals.most_per_hour - answer.chosen.per_hour
+            paid = math.floor(remaining_per_hour / dataflow.slot_hour) if dataflow.slot_hour > 0 else answer.more_slots
             slots += max(0, min(answer.more_slots, paid))
     return slots

@@ -54,16 +54,16 @@ class Adapting(Controller):
                     dataflow.kept or ("None of its tasks has a policy that names controllers.",))))
                 continue
             answer = answer_for(dataflow, evidence.algorithm)
-            offer, why = (None, "") if dataflow.bundles is None else choose_bundles(
+            offer, reason = (None, "") if dataflow.bundles is None else choose_bundles(
                 dataflow.bundles, answer, dataflow.goals, value_per_hour=dataflow.value_per_hour)
             if offer is not None:
-                decisions.append(_bundle_decision(dataflow, answer, offer, why, evidence))
+                decisions.append(_bundle_decision(dataflow, answer, offer, reason, evidence))
             elif dataflow.bundles is not None and dataflow.bundles.uneven:
                 decisions.append(_cut_decision(dataflow, answer, dataflow.bundles, evidence))
             elif answer.switches:
                 decisions.append(_decision(dataflow, answer, evidence))
             else:
-                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer, why))))
+                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer, reason))))
         return Evaluation(tuple(decisions), tuple(reasons))
 
 
@@ -100,7 +100,7 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
 
 
 def _bundle_decision(
-    dataflow: AdaptedDataflow, answer: AdaptationAnswer, offer: BundleOffer, why: str, evidence: Adaptations
+    dataflow: AdaptedDataflow, answer: AdaptationAnswer, offer: BundleOffer, reason: str, evidence: Adaptations
 ) -> Decision:
     if dataflow.bundles is None:
         raise ValueError(f"{dataflow.id} runs by no schedule")
@@ -108,7 +108,7 @@ def _bundle_decision(
     return _schedule_decision(
         dataflow, answer, offered, offer,
         (AspectChange(Aspect.SCHEDULE, dataflow.id, now.rate_text, offer.rate_text),),
-        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput is "
+        f"{' '.join((*dataflow.expects, reason))} {offered.load_per_s:.4g} events/s come, and throughput is "
         f"{answer.now.throughput:.2f}, wanted {_band(dataflow.goals)}. In place of {now.words}, it gets {offer.words}; "
         f"{now.sustained_per_s:.4g} → {offer.sustained_per_s:.4g} events/s are held, for {now.per_hour:.4g} → "
         f"{offer.per_hour:.4g} {evidence.currency} an hour.", evidence)
@@ -130,7 +130,7 @@ def _cut_decision(
 
 def _schedule_decision(
     dataflow: AdaptedDataflow, answer: AdaptationAnswer, offered: OfferedBundles, offer: BundleOffer,
-    changes: tuple[AspectChange, ...], why: str, evidence: Adaptations,
+    changes: tuple[AspectChange, ...], reason: str, evidence: Adaptations,
 ) -> Decision:
     goals = dataflow.goals
     rows = list(bundle_rows(offered, answer, value_per_hour=dataflow.value_per_hour))
@@ -141,7 +141,7 @@ def _schedule_decision(
         ControllerPromise(
             f"throughput of {1 - promised:.2f} at least, at about the same load", DRAINS_WITHIN_S,
             (PromiseBound(LACK, "", lack, promised),), load=sum(dataflow.rates_per_s.values())),
-        why, worth=abs(answer.now.throughput - goals.throughput), moves_queries=True, alongside=True,
+        reason, worth=abs(answer.now.throughput - goals.throughput), moves_queries=True, alongside=True,
         touched=dataflow.sharing_teams,
         arguments={
             "schedule": json.dumps({

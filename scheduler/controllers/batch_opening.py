@@ -218,16 +218,16 @@ def _why(
     changes: Sequence[ModeChange], cost: _Cost, for_limit: LimitThen | None, limit: LimitThen | None
 ) -> str:
     opened, closed = ([change.query for change in changes if change.opens is opens] for opens in (True, False))
-    what = " and ".join(
+    modes_text = " and ".join(
         f"{mode} in {_listed(names)}" for mode, names in (("open batches", opened), ("micro-batches", closed)) if names)
     cores = f"{cost.then:.2g} cores instead of {cost.now:.2g}"
     if for_limit is not None:
         return (f"The latency limit is a {for_limit.words}; the least with the modes in force is "
-                f"{figure_in_words(for_limit.now_s)}. With {what} events are expected within "
+                f"{figure_in_words(for_limit.now_s)}. With {modes_text} events are expected within "
                 f"{figure_in_words(for_limit.then_s)}, for {cores}.")
     late = "" if limit is None else (
         f", and events take {figure_in_words(limit.then_s)} where the limit is a {limit.words}")
-    return f"{what[0].upper()}{what[1:]} take {cores}{late}."
+    return f"{modes_text[0].upper()}{modes_text[1:]} take {cores}{late}."
 
 
 def _listed(queries: Sequence[str]) -> str:

@@ -93,12 +93,12 @@ def preferred_rate(rate_per_s: float) -> float:
 
 def other_rate(now: BundleOffer, load_per_s: float, *, sources: int) -> float | None:
     """The rate of each source that another schedule would be for; None where the one that there is fits."""
-    wanted = MARGIN * load_per_s
+    needed_per_s = MARGIN * load_per_s
     if load_per_s >= FULL * now.sustained_per_s:
-        wanted = max(wanted, 1.01 * now.sustained_per_s)
+        needed_per_s = max(needed_per_s, 1.01 * now.sustained_per_s)
     elif LESS * load_per_s > now.sustained_per_s:
         return None
-    return preferred_rate(max(LEAST_PER_S, wanted / sources))
+    return preferred_rate(max(LEAST_PER_S, needed_per_s / sources))
 
 
 def choose_bundles(
@@ -113,35 +113,35 @@ def choose_bundles(
     value_per_hour : float
         σ: how much value is to be brought by a unit of money an hour (4.9).
     """
-    now, other, throughput = offered.now, offered.other, answer.now.throughput
+    now, other_bundles, throughput = offered.now, offered.other, answer.now.throughput
     if abs(throughput - goals.throughput) < goals.tolerance:
         return None, ""
     is_short = throughput < goals.throughput
     if is_short and offered.load_per_s < FULL * now.sustained_per_s:
         return None, (f"Its schedule should sustain {in_digits(now.sustained_per_s)} events/s, and "
                       f"{in_digits(offered.load_per_s)} arrive: more bundles would not help.")
-    if other is None:
+    if other_bundles is None:
         return None, offered.why_none
-    if is_short != (other.sustained_per_s > now.sustained_per_s):
+    if is_short != (other_bundles.sustained_per_s > now.sustained_per_s):
         return None, ""
     more_by_switch = answer.chosen.value - answer.now.value
     if not is_short:
-        saved = now.per_hour - other.per_hour
+        saved = now.per_hour - other_bundles.per_hour
         if saved <= SAVES * now.per_hour:
             return None, ""
         if answer.switches and more_by_switch >= value_per_hour * saved:
             return None, ""
         times = now.sustained_per_s / max(offered.load_per_s, LEAST_PER_S)
-        return other, f"Its schedule sustains {times:.2g} times what arrives."
-    if other.to_buy:
-        return None, f"{other.words.capitalize()} needs {other.to_buy} more than there are."
-    if other.per_hour > goals.most_per_hour:
-        return None, (f"For {other.words}, an hour costs {in_digits(other.per_hour)}, and goals pay "
+        return other_bundles, f"Its schedule sustains {times:.2g} times what arrives."
+    if other_bundles.to_buy:
+        return None, f"{other_bundles.words.capitalize()} needs {other_bundles.to_buy} more than there are."
+    if other_bundles.per_hour > goals.most_per_hour:
+        return None, (f"For {other_bundles.words}, an hour costs {in_digits(other_bundles.per_hour)}, and goals pay "
                       f"{in_digits(goals.most_per_hour)}.")
-    dearer = value_per_hour * (other.per_hour - now.per_hour)
+    dearer = value_per_hour * (other_bundles.per_hour - now.per_hour)
     if answer.switches and answer.chosen.throughput >= goals.throughput and more_by_switch >= -dearer:
-        return None, f"More bundles would bring less profit: {other.words}."
-    return other, "Throughput is below its goal, and its schedule is too small."
+        return None, f"More bundles would bring less profit: {other_bundles.words}."
+    return other_bundles, "Throughput is below its goal, and its schedule is too small."
 
 
 def bundle_rows(

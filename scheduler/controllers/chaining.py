@@ -142,10 +142,10 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
         f"events come {figure_in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds,
         load)
     fewer = len(series) - 1
-    why = (f"The latency limit is a {way.limit}; its {len(way.path)} queries take {figure_in_words(way.latency_s)}: "
+    reason = (f"The latency limit is a {way.limit}; its {len(way.path)} queries take {figure_in_words(way.latency_s)}: "
            f"{'one less saves a batch' if fewer == 1 else f'{fewer} less save {fewer} batches'} on the way.")
     return Decision(
-        way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,
+        way.dataflow, way.team, changes_of(candidate.fusion), promise, reason, worth=way.latency_s / way.limit_s,
         touched=candidate.touched, moves_queries=True, arguments={
             "queries": " ".join(series), "tasks": " ".join(candidate.tasks),
             "load_tasks": " ".join(candidate.load_tasks), **way.measured_by})
@@ -154,12 +154,12 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
 def _cut(chain: FusedChain) -> Decision:
     bounds = () if chain.latency_ms is None else (
         PromiseBound(LATENCY, "ms", chain.latency_ms, chain.latency_ms * LATER + LATER_MS),)
-    why = "One of its tasks is to have a query of its own by now" if chain.unwanted else (
+    reason = "One of its tasks is to have a query of its own by now" if chain.unwanted else (
         f"The chain takes {chain.cores:.2g} cores, and a query has one at the most")
     return Decision(
         chain.dataflow, chain.team, reversed_changes(chain.changes),
         ControllerPromise("each part has a core's time for itself", WITHIN_S, bounds),
-        f"{why}: it is cut again where it was.",
+        f"{reason}: it is cut again where it was.",
         worth=1e6 * chain.cores, touched=chain.touched, moves_queries=True, arguments={UNDO: chain.made_by},
         urgent=True)
 

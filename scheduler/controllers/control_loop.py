@@ -128,8 +128,8 @@ def _declined(loop_round: Round, progress: CommandProgress, now_s: float) -> Rou
 
 def _back(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
     changed_s = now_s if loop_round.changed_s is None else loop_round.changed_s
-    why = loop_round.why if loop_round.phase == ROLLING_BACK else progress.why or "It was rolled back."
-    return replace(loop_round, phase=ROLLED_BACK, changed_s=changed_s, back_s=now_s, ended_s=now_s, why=why)
+    reason = loop_round.why if loop_round.phase == ROLLING_BACK else progress.why or "It was rolled back."
+    return replace(loop_round, phase=ROLLED_BACK, changed_s=changed_s, back_s=now_s, ended_s=now_s, why=reason)
 
 
 def _taken_back(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
@@ -198,9 +198,9 @@ def _decided(
     age_s = now_s - observations.measured_s
     if not 0 <= age_s <= OLDEST_EVIDENCE_S:
         age = f"{figure_in_words(age_s)} old" if age_s > 0 else "from the future"
-        why = f"What was observed is {age}."
+        cause = f"What was observed is {age}."
         teams = [team for team, policy in policies.items() if policy.mode != OFF]
-        return state, tuple(IdleReason(team, "", why) for team in teams)
+        return state, tuple(IdleReason(team, "", cause) for team in teams)
     evaluation = controller.evaluate(observations.evidence, policies)
     reasons = {(reason.team, reason.target): reason for reason in evaluation.reasons}
     begun: set[tuple[str, str]] = set()

@@ -58,12 +58,12 @@ class Defragmentation(Controller):
             worth = weigh(
                 candidate.fusion, candidate.load, prices=evidence.prices, query_cores=evidence.query_cores,
                 rule=evidence.rule)
-            net, why = worth.gain - worth.disruption, in_words(
+            net, worth_text = worth.gain - worth.disruption, in_words(
                 candidate.fusion, worth, prices=evidence.prices, rule=evidence.rule)
             if worth.satisfies(evidence.rule):
-                decisions.append(_decision(candidate, worth, why, net))
+                decisions.append(_decision(candidate, worth, worth_text, net))
             elif candidate.dataflow not in not_worth or net > not_worth[candidate.dataflow][0]:
-                not_worth[candidate.dataflow] = (net, IdleReason(candidate.team, candidate.dataflow, why))
+                not_worth[candidate.dataflow] = (net, IdleReason(candidate.team, candidate.dataflow, worth_text))
         decided = {decision.target for decision in decisions}
         reasons = [reason for _, reason in not_worth.values() if reason.target not in decided]
         reasons += [
@@ -73,9 +73,9 @@ class Defragmentation(Controller):
         return Evaluation(tuple(decisions), tuple(reasons))
 
 
-def _decision(candidate: Candidate, worth: Worth, why: str, net: float) -> Decision:
+def _decision(candidate: Candidate, worth: Worth, reason: str, net: float) -> Decision:
     return Decision(
-        candidate.dataflow, candidate.team, changes_of(candidate.fusion), _promise(candidate, worth), why, worth=net,
+        candidate.dataflow, candidate.team, changes_of(candidate.fusion), _promise(candidate, worth), reason, worth=net,
         touched=candidate.touched, moves_queries=True, arguments={
             "queries": " ".join(candidate.fusion.path), "tasks": " ".join(candidate.tasks),
             "load_tasks": " ".join(candidate.load_tasks)})

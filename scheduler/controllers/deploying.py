@@ -80,15 +80,16 @@ def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:
     remembered for a day: a query rests for half an hour after one, and four times as long after each that took it back
     to a slot which it had left meanwhile.
     """
-    left: dict[str, set[str]] = defaultdict(set)  # slots, by query
+    former_slots: dict[str, set[str]] = defaultdict(set)  # slots, by query
     returns: Counter[str] = Counter()
     rests_until_s: dict[str, float] = {}
     for loop_round in sorted(rounds, key=lambda loop_round: loop_round.begun_s):
         if loop_round.begun_s <= now_s - DAY_S or (loop_round.phase == DECLINED and not loop_round.has_changed):
             continue
         for change in loop_round.decision.changes:
-            returns[change.subject] += change.after in left[change.subject]
-            left[change.subject] |= {change.before, change.after} if loop_round.back_s is not None else {change.before}
+            returns[change.subject] += change.after in former_slots[change.subject]
+            former_slots[change.subject] |= (
+                {change.before, change.after} if loop_round.back_s is not None else {change.before})
         until_s = loop_round.begun_s + RESTS_S * LONGER ** max(
             returns[change.subject] for change in loop_round.decision.changes)
         rests_until_s |= dict.fromkeys(loop_round.decision.arguments.get("tasks", "").split(), until_s)
@@ -122,8 +123,8 @@ class Deploying(Controller):
             return Evaluation((_move(loop_round, self._askers(loop_round.move, allowed, policies), evidence),))
         lacking = lacking_in_words(
             loop_round.lacking, evidence.thresholds, slot_price=evidence.slot_price, currency=evidence.currency)
-        why = f"{loop_round.why} {lacking}".rstrip()
-        return Evaluation(reasons=tuple(IdleReason(team, "", why) for team in self._teams(evidence, policies)))
+        reason = f"{loop_round.why} {lacking}".rstrip()
+        return Evaluation(reasons=tuple(IdleReason(team, "", reason) for team in self._teams(evidence, policies)))
 
     def _askers(
         self, move: Move, allowed: Mapping[str, Sequence[Asker]], policies: Mapping[str, Policy]

@@ -96,8 +96,8 @@ def _decision(reading: ProfileReading, beyond: Sequence[Drift], deviation: float
 
 def _in_words(beyond: Sequence[Drift]) -> str:
     """What contradicts a profile, in a sentence."""
-    what = {"rate": "a peak rate of {observed:.3g} events/s where it says {expected:.3g}",
+    templates = {"rate": "a peak rate of {observed:.3g} events/s where it says {expected:.3g}",
             "cpu": "{observed:.0%} of a slot's CPU where it says {expected:.0%}",
             "memory": "{observed:.0%} of a slot's memory where it says {expected:.0%}"}
-    parts = [what[drift.what].format(observed=drift.observed, expected=drift.expected) for drift in beyond]
+    parts = [templates[drift.what].format(observed=drift.observed, expected=drift.expected) for drift in beyond]
     return f"Running bundles show {' and '.join(parts)}."

@@ -86,12 +86,12 @@ def _in_flight(controller: Controller, state: LoopState, decision: Decision) -> 
         is_same_loop = loop_round.controller == controller.name and loop_round.decision.team == decision.team
         rests = loop_round.phase not in MOVING
         waits = decision.urgent and rests
-        same = subjects & {change.what for change in loop_round.decision.changes}
+        same_subjects = subjects & {change.what for change in loop_round.decision.changes}
         if is_same_loop and not waits and not (decision.alongside and rests):
             yield "The round before is still in flight."
         elif decision.moves_queries and loop_round.decision.moves_queries and loop_round.phase in MOVING:
             yield "Queries are being changed already, and the estate changes them one plan at a time."
-        elif same or (loop_round.decision.target == decision.target and not waits and not (
+        elif same_subjects or (loop_round.decision.target == decision.target and not waits and not (
                 decision.alongside and loop_round.phase == ASKED and loop_round.controller != controller.name)):
             yield f"A round of {loop_round.controller} about the same is in flight."
 
@@ -103,11 +103,11 @@ def _over_budget(
         policy = policies.get(team, controller.usual)
         if team != decision.team and policy.mode != ACTS:
             continue  # it is asked
-        left = allowance(state, controller.name, team, policy, now_s=now_s)
+        remaining = allowance(state, controller.name, team, policy, now_s=now_s)
         whose = "The" if team == decision.team else "A touched team's"
-        if not left.in_hour:
+        if not remaining.in_hour:
             return f"{whose} budget of {policy.changes_per_hour} changes an hour is used up."
-        if not left.in_day:
+        if not remaining.in_day:
             return f"{whose} budget of {policy.changes_per_day} changes a day is used up."
     return ""
 
@@ -153,9 +153,9 @@ def _unwelcome(controller: Controller, state: LoopState, decision: Decision, now
         if loop_round.refused and loop_round.decision.target == decision.target and (
                 not decision.urgent or loop_round.decision.changes == decision.changes):
             return "It was turned down, given up or taken back by hand within the last day."
-        same = {(change.what, change.after) for change in loop_round.decision.changes} & {
+        same_changes = {(change.what, change.after) for change in loop_round.decision.changes} & {
             (change.what, change.after) for change in decision.changes}
-        if loop_round.phase in {ROLLED_BACK, BROKEN, STUCK} and same:
+        if loop_round.phase in {ROLLED_BACK, BROKEN, STUCK} and same_changes:
             return "The same change broke its promise within the last day."
     return ""
 
@@ -163,10 +163,10 @@ def _unwelcome(controller: Controller, state: LoopState, decision: Decision, now
 def _undone(state: LoopState, decision: Decision, now_s: float) -> str:
     """What had to be taken back at once is not made again for a day, by whichever controller: load that comes and goes
     makes nothing go back and forth, however slowly."""
-    wanted = {(change.what, change.after) for change in decision.changes}
+    decided_changes = {(change.what, change.after) for change in decision.changes}
     for loop_round in state.rounds:
         if loop_round.decision.urgent and loop_round.has_changed and (
-                _ended_s(loop_round, now_s) > now_s - PEACE_S) and wanted & {
+                _ended_s(loop_round, now_s) > now_s - PEACE_S) and decided_changes & {
                 (change.what, change.before) for change in loop_round.decision.changes}:
             return "It had to be taken back within the last day."
     return ""

@@ -61,8 +61,8 @@ def foresee(deployment: Deployment, bundles: Collection[str], target: str, thres
     """What a move of some bundles to a slot would change."""
     now = replace(deployment, slots=sorted({*deployment.slots, target}))
     then = now.moved(bundles, target)
-    left = sorted({now.bundles[name].slot for name in bundles} - {target})
+    former_slots = sorted({now.bundles[name].slot for name in bundles} - {target})
     return Foreseen(
         tuple(SlotChange(slot, now.loads[slot], then.loads[slot], load_of(then.loads[slot], thresholds))
-              for slot in (*left, target)),
+              for slot in (*former_slots, target)),
         now.between_nodes(bundles), then.between_nodes(bundles))

@@ -122,14 +122,14 @@ class Search:
     def _connected(self, bundle: str, node: str, joined: set[str]) -> Iterator[str]:
         """The bundles elsewhere that exchange something with those of the node that a bundle is connected with there;
         of those that are not in ``joined`` yet."""
-        left = [bundle]
-        while left:
-            for partner in self._deployment.partners.get(left.pop(), {}):
+        waiting = [bundle]
+        while waiting:
+            for partner in self._deployment.partners.get(waiting.pop(), {}):
                 if self._deployment.nodes[partner] != node:
                     yield partner
                 elif partner not in joined:
                     joined.add(partner)
-                    left.append(partner)
+                    waiting.append(partner)
 
     def _alone(self, bundle: str, node: str) -> float:
         """What would pass within nodes more if only this bundle went."""

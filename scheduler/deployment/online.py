@@ -127,10 +127,11 @@ def _stuck(
             reasons.append(f"{large.id} alone takes {large.cores:.2f} cores, more than a slot should have")
         else:
             reasons.append("none of them may move now")
-    why = _asked_for(deployment, hottest_first[0], None)
+    reason = _asked_for(deployment, hottest_first[0], None)
     others = f" {len(hottest_first) - 1} more have too much to do as well." if len(hottest_first) > 1 else ""
     return DeploymentRound(
-        "balance", f"{why}, and none of its bundles can go to a slot with room: {reasons[0]}.{others}", lacking=lacking)
+        "balance", f"{reason}, and none of its bundles can go to a slot with room: {reasons[0]}.{others}",
+        lacking=lacking)
 
 
 def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:

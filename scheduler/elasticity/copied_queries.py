@@ -33,15 +33,15 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
             return "its batches stay open"
         if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
             return "it loses the oldest events where it is behind"
-        if why := next(filter(None, map(_why_not_repeated, fragment.tasks)), ""):
-            return why
+        if reason := next(filter(None, map(_why_not_repeated, fragment.tasks)), ""):
+            return reason
     if any(item.channel.startswith("in-") for item in fragment.inputs):
         return "it reads a live source"
     for task in fragment.tasks:
         inner = (step for way in alternates_in(task.type, task.config) for step in way.tasks)
         for step in (task, *(step for step in inner if step.type not in AT_PORT)):
-            if why := _why_not(step, task_types, paused=fragment.paused):
-                return why
+            if reason := _why_not(step, task_types, paused=fragment.paused):
+                return reason
     return ""
 
 

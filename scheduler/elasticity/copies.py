@@ -69,7 +69,7 @@ def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Hold
 def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies: int) -> tuple[str, ...]:
     chosen = [ring.tokens[token]]
     while len(chosen) <= copies:
-        clockwise = ((other.bundle, homes[other.bundle]) for other in ring.clockwise(token))
+        clockwise = ((neighbour.bundle, homes[neighbour.bundle]) for neighbour in ring.clockwise(token))
         bundle = next_home([homes[bundle_id] for bundle_id in chosen], clockwise)
         if bundle is None:
             break
@@ -97,18 +97,18 @@ def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, Bundl
     return best and best[1]
 
 
-def survival(held: Mapping[State, Sequence[str]], homes: Mapping[str, BundleHome]) -> Survival:
+def survival(holders_of: Mapping[State, Sequence[str]], homes: Mapping[str, BundleHome]) -> Survival:
     """What the holders of states, such as those of a ring's ranges, survive: exactly, for the loss of all machines of
     one state loses that.
 
     A machine whose zone is empty is a zone of its own, which is not named.
     """
-    least = min(len({homes[holder].machine for holder in holders}) for holders in held.values())
+    least = min(len({homes[holder].machine for holder in holders}) for holders in holders_of.values())
     zone_of = {holder: home.zone for holder, home in homes.items()}
-    zones = sorted({zone_of[holder] for holders in held.values() for holder in holders} - {""})
-    return Survival(least - 1, tuple(zone for zone in zones if not lost_with(held, zone_of, zone)))
+    zones = sorted({zone_of[holder] for holders in holders_of.values() for holder in holders} - {""})
+    return Survival(least - 1, tuple(zone for zone in zones if not lost_with(holders_of, zone_of, zone)))
 
 
-def lost_with(held: Mapping[State, Sequence[str]], places: Mapping[str, str], lost: str) -> tuple[State, ...]:
+def lost_with(holders_of: Mapping[State, Sequence[str]], places: Mapping[str, str], lost: str) -> tuple[State, ...]:
     """The states all of whose holders are at a place that is lost: a machine, or a zone."""
-    return tuple(state for state, holders in held.items() if all(places[holder] == lost for holder in holders))
+    return tuple(state for state, holders in holders_of.items() if all(places[holder] == lost for holder in holders))

@@ -72,18 +72,18 @@ def uneven_keys(
     """
     if len(bundles) < 2:
         return None
-    shares = {place: bundle.weight for place, bundle in enumerate(bundles)}
-    ranges_now = {place: bundle.key_ranges for place, bundle in enumerate(bundles)}
-    slots = {place: bundle.slot for place, bundle in enumerate(bundles)}
-    has = {place: sum(loads.share(KeyRange(first, size, "")) for first, size in ranges)
-           for place, ranges in ranges_now.items()}
-    full = max(shares, key=lambda place: has[place] / shares[place])
+    shares = {index: bundle.weight for index, bundle in enumerate(bundles)}
+    ranges_now = {index: bundle.key_ranges for index, bundle in enumerate(bundles)}
+    slots = {index: bundle.slot for index, bundle in enumerate(bundles)}
+    has = {index: sum(loads.share(KeyRange(first, size, "")) for first, size in ranges)
+           for index, ranges in ranges_now.items()}
+    full = max(shares, key=lambda index: has[index] / shares[index])
     load = working.get(bundles[full].id)
     if load is None or not LoadThresholds().is_high(load):
         return None
     is_by_slot = len({*slots.values()}) == len(slots)
     anew = ring_cut(shares, slots, DividedKeys(
-        loads, {slots[place]: ranges for place, ranges in ranges_now.items()} if is_by_slot else {}))
+        loads, {slots[index]: ranges for index, ranges in ranges_now.items()} if is_by_slot else {}))
     most = fullest(anew, shares, loads)
     if has[full] <= (1 + NEAR) * most * shares[full]:
         return None

@@ -48,8 +48,8 @@ class ElementSwitch:
     @property
     def because(self) -> str:
         """Why, with the values that were seen."""
-        seen = ", ".join(f"{part} = {_shown(value)}" for part, value in self.values.items())
-        return f"{self.choice.why} ({seen})" if seen else self.choice.why
+        values_text = ", ".join(f"{part} = {_shown(value)}" for part, value in self.values.items())
+        return f"{self.choice.why} ({values_text})" if values_text else self.choice.why
 
 
 class ElementWatch:

@@ -105,13 +105,13 @@ class _Search:
                 + ("its guard is never true." if name in self.guarded else "another guard is always true."),
                 "Correct the comparisons, or remove the alternate.")
         is_certain = _are_independent(list(self.regions))
-        for (what, *alternates), case in self.cases.items():
-            yield self._finding(what, tuple(alternates), case, is_certain=is_certain)
+        for (kind, *alternates), case in self.cases.items():
+            yield self._finding(kind, tuple(alternates), case, is_certain=is_certain)
 
     def _search(self) -> None:
         for regions in product(*self.regions.values()):
             case = [value for value, _ in regions]
-            if not all(_is_possible(node.word, case[place], parts, case) for node, place, parts in self.conditions):
+            if not all(_is_possible(node.word, case[index], parts, case) for node, index, parts in self.conditions):
                 continue
             on = [name for name, formula in zip(self.guarded, self.formulas, strict=True) if formula(case) is True]
             self.ever_on.update(on or self.empty)
@@ -132,24 +132,24 @@ class _Search:
             self.cases[key] = regions
 
     def _finding(
-        self, what: str, alternates: tuple[str, ...], case: tuple[Region, ...], *, is_certain: bool
+        self, kind: str, alternates: tuple[str, ...], case: tuple[Region, ...], *, is_certain: bool
     ) -> GuardFinding:
         when = ", ".join(f"{term} {text}" if text in ("is true", "is false") or text.startswith("=")
                          else f"{term} is {text}" if text == _UNKNOWN else f"{term} {text}"
                          for term, (_, text) in zip(self.regions, case, strict=True))
         verb = "are" if is_certain else "may be"
         name = self.element.name
-        if what == BOTH_ON:
+        if kind == BOTH_ON:
             return GuardFinding(
-                what, alternates, f"{' and '.join(alternates)} of {name} {verb} on at once where {when}.",
+                kind, alternates, f"{' and '.join(alternates)} of {name} {verb} on at once where {when}.",
                 "Let one guard exclude the other. Where both are on, the one that is on stays.", when, is_certain)
-        if what == NONE_ON:
+        if kind == NONE_ON:
             return GuardFinding(
-                what, alternates, f"No alternate of {name} {'is' if is_certain else 'may be'} on where {when}.",
+                kind, alternates, f"No alternate of {name} {'is' if is_certain else 'may be'} on where {when}.",
                 "Leave the guard of one alternate empty: it is on where no other is. Where none is on, the one that "
                 "was stays.", when, is_certain)
         return GuardFinding(
-            what, (), f"{alternates[0]} of {name} is turned on and off at once where {when}; off wins.",
+            kind, (), f"{alternates[0]} of {name} is turned on and off at once where {when}; off wins.",
             "Let it turn off further away than it turns on: latch(rate > 100, rate < 80).", when, is_certain)
 
 
@@ -187,10 +187,10 @@ def _regions(term: GuardNode, constants: Sequence[Any]) -> list[Region]:
     if term.kind == TRUTH:
         return [(True, "is true"), (False, "is false"), *null]
     if term.kind == TEXT:
-        other = "other"
-        while other in constants:
-            other += "'"
-        return [*((text, f"= '{text}'") for text in sorted(set(constants))), (other, "is any other"), *null]
+        unlisted_text = "other"
+        while unlisted_text in constants:
+            unlisted_text += "'"
+        return [*((text, f"= '{text}'") for text in sorted(set(constants))), (unlisted_text, "is any other"), *null]
     points = sorted(set(constants))
     if not points:
         return [(0.0, "is any number"), *null]
@@ -225,14 +225,14 @@ def _formula(node: GuardNode, terms: Terms) -> Formula:
         return _term(node, terms)
     # The rest joins conditions, as `guard_compiling` computes it: conditions are values of slots by their place.
     parts = [_formula(part, terms) for part in node.parts]
-    slots = [GuardNode("figure", TRUTH, value=f"{place}") for place in range(len(parts))]
+    slots = [GuardNode("figure", TRUTH, value=f"{index}") for index in range(len(parts))]
     joined = closure_of(GuardNode(node.word, node.kind, tuple(slots)), {slot: at for at, slot in enumerate(slots)})
     return lambda case: joined([part(case) for part in parts])
 
 
 def _term(node: GuardNode, terms: Terms) -> Formula:
-    place, _ = terms.setdefault(node, (len(terms), []))
-    return lambda case: case[place]
+    index, _ = terms.setdefault(node, (len(terms), []))
+    return lambda case: case[index]
 
 
 def _comparison(node: GuardNode, terms: Terms) -> Formula:
@@ -248,13 +248,13 @@ def _comparison(node: GuardNode, terms: Terms) -> Formula:
             left, right, sign = right, left, _FLIPPED[sign]
         left, right = GuardNode("-", NUMBER, (left, right)), GuardNode("literal", NUMBER, value=0.0)
     constant = closure_of(right, {})([])
-    place, constants = terms.setdefault(left, (len(terms), []))
+    index, constants = terms.setdefault(left, (len(terms), []))
     if constant is None:
         return lambda case: None
     constants.append(constant)
     compared = closure_of(
         GuardNode(sign, TRUTH, (left, GuardNode("literal", left.kind, value=constant))), {left: 0})
-    return lambda case: compared((case[place],))
+    return lambda case: compared((case[index],))
 
 
 def _is_constant(node: GuardNode) -> bool:

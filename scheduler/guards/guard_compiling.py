@@ -100,9 +100,9 @@ def compile_element(element: GuardedElement, catalog: GuardCatalog) -> CompiledE
         stream, _, figure = str(node.value).rpartition(".")
         by_stream.setdefault(stream, []).append(FigureSlot(figure, node.kind, slots[node]))
     feeds: dict[str, list[WindowFeed]] = {}
-    for place, node in enumerate(words):
+    for index, node in enumerate(words):
         if node.word in WINDOWS:
-            stream, feed = _feed(node.parts[0], place, slots)
+            stream, feed = _feed(node.parts[0], index, slots)
             feeds.setdefault(stream, []).append(feed)
     return CompiledElement(
         element, guards, values, {stream: tuple(of_stream) for stream, of_stream in by_stream.items()},
@@ -111,12 +111,12 @@ def compile_element(element: GuardedElement, catalog: GuardCatalog) -> CompiledE
         tuple(closure_of(tree, slots) for tree in trees))
 
 
-def _feed(part: GuardNode, place: int, slots: Mapping[GuardNode, int]) -> tuple[str, WindowFeed]:
+def _feed(part: GuardNode, index: int, slots: Mapping[GuardNode, int]) -> tuple[str, WindowFeed]:
     stream = next(iter(part.figures())).rpartition(".")[0]
     if part.word == "stream":
-        return str(part.value), WindowFeed(frozenset(), _constant(1.0), place)
+        return str(part.value), WindowFeed(frozenset(), _constant(1.0), index)
     named = frozenset(name.rpartition(".")[2] for name in part.figures())
-    return stream, WindowFeed(named, closure_of(part, slots), place)
+    return stream, WindowFeed(named, closure_of(part, slots), index)
 
 
 def _maker(node: GuardNode, slots: Mapping[GuardNode, int], catalog: GuardCatalog) -> Callable[[], TemporalWord]:

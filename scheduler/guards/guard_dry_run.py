@@ -61,7 +61,7 @@ class GuardDryRun:
 def dry_run(
     element: GuardedElement, catalog: GuardCatalog, events: Iterable[GuardEvent], *, begin_ms: int, end_ms: int,
     on: str = "",
-    seen: Callable[[ElementWatch, int], None] = lambda watch, at_ms: None,
+    observe: Callable[[ElementWatch, int], None] = lambda watch, at_ms: None,
 ) -> GuardDryRun:
     """Evaluate an element's guards over events of the past, in the order in which they became known.
 
@@ -72,7 +72,7 @@ def dry_run(
         nothing else; later ones are left out.
     on : str, optional
         The alternate that is on before the first event; without it guards say so while nothing is known.
-    seen : callable, optional
+    observe : callable, optional
         Told at each moment, in ms since the epoch, of the element as it is then (`guard_traces.GuardTracer`).
     """
     compiled = compile_element(element, catalog)
@@ -87,13 +87,13 @@ def dry_run(
         now_ms = max(now_ms, event.at_ms)
         if now_ms > end_ms:
             break
-        changes += _passed(watch, now_ms, seen)
+        changes += _passed(watch, now_ms, observe)
         changes += watch.take(event, now_ms)
-        seen(watch, now_ms)
+        observe(watch, now_ms)
     if watch is None:
         watch = ElementWatch(compiled, begin_ms, state=state_with(on, GuardEvent(begin_ms, "")) if on else None)
         changes += watch.begun
-    changes += _passed(watch, end_ms, seen)
+    changes += _passed(watch, end_ms, observe)
     before = [change for change in changes if change.at_ms < begin_ms]
     within = [change for change in changes if change.at_ms >= begin_ms]
     first = before[-1].choice.alternate if before else on or changes[0].choice.alternate
@@ -101,12 +101,12 @@ def dry_run(
                        _durations(element, first, within, begin_ms, end_ms), watch.late)
 
 
-def _passed(watch: ElementWatch, to_ms: int, seen: Callable[[ElementWatch, int], None]) -> Iterator[ElementSwitch]:
+def _passed(watch: ElementWatch, to_ms: int, observe: Callable[[ElementWatch, int], None]) -> Iterator[ElementSwitch]:
     """Let time pass moment by moment."""
     while watch.due <= to_ms:
         at_ms = int(watch.due)
         yield from watch.advance(at_ms)
-        seen(watch, at_ms)
+        observe(watch, at_ms)
 
 
 def _durations(

@@ -120,8 +120,8 @@ def _read(text: str, catalog: GuardCatalog, expected: str) -> GuardNode:
     except RecursionError:  # of what is to be shown of it
         raise reader.wrong("it is nested too deep", None) from None
     if tree.kind != expected:
-        what = "a guard is a condition" if expected == TRUTH else "a value function gives a number"
-        raise reader.wrong(f"it gives {kind_in_words(tree.kind)}, and {what}", None,
+        expectation = "a guard is a condition" if expected == TRUTH else "a value function gives a number"
+        raise reader.wrong(f"it gives {kind_in_words(tree.kind)}, and {expectation}", None,
                            f"Compare it: {str(tree)[:60]} > 0." if tree.kind == NUMBER else REMEDY)
     return tree
 

@@ -39,7 +39,7 @@ class GuardTerm:
         """Its values at moments; None where it is not known."""
         times = [at_ms for at_ms, _ in self.points]
         places = (bisect_right(times, moment) for moment in moments_ms)
-        return [self.points[place - 1][1] if place else None for place in places]
+        return [self.points[index - 1][1] if index else None for index in places]
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,8 +94,8 @@ class GuardNode:
         if self.word == "literal":
             return _literal(self.value)
         if self.word in TEMPORAL:
-            left, written = iter(parts), iter(self.value if isinstance(self.value, tuple) else ())
-            shown = [next(left) if taken in EXPRESSIONS else _written(next(written), taken)
+            remaining_parts, written = iter(parts), iter(self.value if isinstance(self.value, tuple) else ())
+            shown = [next(remaining_parts) if taken in EXPRESSIONS else _written(next(written), taken)
                      for taken in TEMPORAL[self.word]]
             return f"{self.word}({', '.join(shown)})"
         if self.word in SCALARS:

@@ -97,8 +97,8 @@ class PaneWindow(ABC):
 
     def load(self, panes: Sequence[Sequence[Any]]) -> None:
         """Become what was dumped."""
-        for place, (number, *pane) in enumerate(panes):
-            if place:
+        for index, (number, *pane) in enumerate(panes):
+            if index:
                 self.numbers.append(self.number or 0)
                 self._close()
             self.number = number
@@ -303,10 +303,10 @@ class QuantileWindow(PaneWindow):
     def _result(self) -> float | None:
         if self.has_changed:
             self.has_changed = False
-            left, number = max(1, ceil(self.share * self.count)), None
+            remaining_count, number = max(1, ceil(self.share * self.count)), None
             for number in self.bins:
-                left -= self.totals[number]
-                if left <= 0:
+                remaining_count -= self.totals[number]
+                if remaining_count <= 0:
                     break
             self.result = None if number is None else middle_of(number)
         return self.result

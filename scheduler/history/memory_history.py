@@ -47,18 +47,18 @@ class MemoryHistory:
 
     def series_of(self, kind: str, subjects: Collection[str]) -> Sequence[Series]:
         """The series that are known of some subjects of a kind."""
-        wanted = set(subjects)
+        subject_set = set(subjects)
         lines = {line for points in self._points.values() for line in points}
         return sorted(
-            (line for line in lines if line.kind == kind and line.subject in wanted),
+            (line for line in lines if line.kind == kind and line.subject in subject_set),
             key=lambda line: (line.subject, line.metric))
 
     def annotations(self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
         """What happened to any of these in a range, the oldest first."""
-        wanted = set(subjects)
+        subject_set = set(subjects)
         return sorted(
             (note for note in self._annotations
-             if begin_s <= note.at_s < end_s and (note.kind, note.subject) in wanted),
+             if begin_s <= note.at_s < end_s and (note.kind, note.subject) in subject_set),
             key=lambda note: (note.at_s, note.what, note.kind, note.subject))
 
     def tidy(self, now_s: int) -> None:

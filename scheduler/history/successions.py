@@ -37,5 +37,5 @@ def _of_the_same_name(plan: Plan, fragment: Fragment, bundle: RunningBundle) -> 
     former = plan.entry_before.running.get(names.get(fragment.active_tasks[0], ""))
     position = fragment.queries.index(bundle)
     return tuple(
-        other.id for before in plan.fragments_before.values() if former in before.active_tasks
-        for other in before.queries[position:position + 1])
+        next_query.id for before in plan.fragments_before.values() if former in before.active_tasks
+        for next_query in before.queries[position:position + 1])

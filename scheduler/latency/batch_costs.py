@@ -41,8 +41,8 @@ class BatchesSeen(FiniteFigures):
 
 
 def batch_cost(
-    tasks: Sequence[tuple[TaskType, float]], *, costs: Costs, rate_per_s: float, seen: BatchesSeen | None = None,
-    times_its_cpu: float = TIMES_ITS_CPU, threads: int = 1, bundles: int = 1,
+    tasks: Sequence[tuple[TaskType, float]], *, costs: Costs, rate_per_s: float,
+    batches_seen: BatchesSeen | None = None, times_its_cpu: float = TIMES_ITS_CPU, threads: int = 1, bundles: int = 1,
 ) -> BatchCost:
     """What the batches of a query take.
 
@@ -52,7 +52,7 @@ def batch_cost(
         Its tasks, upstream first, each with the events that it reads for each event that comes to the query.
     rate_per_s : float
         Events that come to the query each second.
-    seen : BatchesSeen, optional
+    batches_seen : BatchesSeen, optional
         What it was seen to do on its slot (of a divided one, the bundle that takes longest); without it durations
         follow from CPU.
     times_its_cpu : float, optional
@@ -66,10 +66,10 @@ def batch_cost(
     event_cpu_s = sum(costs.task_event_us(task_type) * share for task_type, share in tasks) / 1_000_000
     own_event_s = event_cpu_s / threads  # of an event that comes to one bundle
     batch_s = batch_cpu_s * times_its_cpu
-    if seen is not None and seen.batches:
-        if own_event_s * seen.events_a_batch > MOST_FOR_EVENTS * seen.batch_s:
-            own_event_s = MOST_FOR_EVENTS * seen.batch_s / seen.events_a_batch
-        batch_s = seen.batch_s - own_event_s * seen.events_a_batch
+    if batches_seen is not None and batches_seen.batches:
+        if own_event_s * batches_seen.events_a_batch > MOST_FOR_EVENTS * batches_seen.batch_s:
+            own_event_s = MOST_FOR_EVENTS * batches_seen.batch_s / batches_seen.events_a_batch
+        batch_s = batches_seen.batch_s - own_event_s * batches_seen.events_a_batch
     return BatchCost(
         batch_s, bundles * batch_cpu_s, rate_per_s, own_event_s / bundles, event_cpu_s,
         costs.types_group_cpu_s(task_type for task_type, _ in tasks))

@@ -90,16 +90,16 @@ def _covering(way: Way, forward: Mapping[str, list[str]]) -> tuple[tuple[str, ..
         if query in forward:
             writer = next((writer for writer in way.writers[query] if writer in until), None)
             until[query] = (query,) if query in way.starts or writer is None else (*until[writer], query)
-    rest: dict[str, tuple[str, ...]] = {}  # some path to an end
+    path_to_end: dict[str, tuple[str, ...]] = {}  # some path to an end
     for query in reversed(way.upstream_first):
         if query in forward:
-            rest[query] = (query,) if query in way.ends else (query, *rest[forward[query][0]])
+            path_to_end[query] = (query,) if query in way.ends else (query, *path_to_end[forward[query][0]])
     paths = {until[query] for query in way.ends & until.keys()}
-    seen = {stream for path in paths for stream in pairwise(path)}
+    covered_streams = {stream for path in paths for stream in pairwise(path)}
     for query, readers in forward.items():
         for reader in readers:
-            if (query, reader) not in seen:
-                path = (*until[query], *rest[reader])
+            if (query, reader) not in covered_streams:
+                path = (*until[query], *path_to_end[reader])
                 paths.add(path)
-                seen.update(pairwise(path))
+                covered_streams.update(pairwise(path))
     return tuple(sorted(paths))

@@ -48,8 +48,8 @@ def _note(
     limit: LatencyLimit, tasks: tuple[str, ...], batch_s: float, least_s: float, opened: tuple[float, bool] | None
 ) -> str:
     takes, at_least = (figure_in_words(seconds, most=2) for seconds in (batch_s, least_s))
-    what = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
-    micro = f"a batch of {what} takes about {takes} here, so events take at least {at_least}"
+    tasks_text = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
+    micro = f"a batch of {tasks_text} takes about {takes} here, so events take at least {at_least}"
     if opened is None:
         return (f"Its latency limit ({limit.words}) is out of reach: {micro}. It would run as often as it can, and pay "
                 "for that.")
@@ -63,12 +63,12 @@ def _note(
 
 def _slowest_way(dataflow: Dataflow, task_types: TaskTypes, costs: Costs) -> tuple[str, ...]:
     """The tasks from a source to a sink whose batches take longest."""
-    ways: dict[str, tuple[float, tuple[str, ...]]] = {}
+    slowest_paths: dict[str, tuple[float, tuple[str, ...]]] = {}
     parents = dataflow.parents()
     for task in TopologicalSorter(parents).static_order():
-        before_s, way = max((ways[parent] for parent in parents[task]), default=(0.0, ()))
-        ways[task] = (before_s + _batch_s(dataflow, task, task_types, costs), (*way, task))
-    return max(ways.values())[1]
+        before_s, way = max((slowest_paths[parent] for parent in parents[task]), default=(0.0, ()))
+        slowest_paths[task] = (before_s + _batch_s(dataflow, task, task_types, costs), (*way, task))
+    return max(slowest_paths.values())[1]
 
 
 def _batch_s(dataflow: Dataflow, task: str, task_types: TaskTypes, costs: Costs) -> float:

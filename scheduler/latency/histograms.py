@@ -19,16 +19,16 @@ def percentiles_ms(histogram: Mapping[int, int], shares: Sequence[float]) -> lis
     counted = sum(histogram.values())
     if not counted:
         return percentiles
-    number, rank, seen = 0, shares[0] * counted, 0
+    number, rank, counted_before = 0, shares[0] * counted, 0
     for bucket, count in sorted(histogram.items()):
-        while count and seen + count >= rank:
+        while count and counted_before + count >= rank:
             low, high = 2 ** (bucket / 4) - 1, 2 ** ((bucket + 1) / 4) - 1
-            percentiles[number] = low + (high - low) * (rank - seen) / count
+            percentiles[number] = low + (high - low) * (rank - counted_before) / count
             number += 1
             if number == len(shares):
                 return percentiles
             rank = shares[number] * counted
-        seen += count
+        counted_before += count
     return percentiles
 
 

@@ -51,13 +51,13 @@ class LimitTurns(Generic[K]):
         least = min((streams for team, streams in self._looked_at.items() if team in waiting), default=0.0)
         self._looked_at = {team: self._looked_at.get(team, least) for team in waiting}  # who is new begins beside them
         chosen: set[K] = set()
-        left = most
+        remaining_streams = most
         while waiting:
             team = min(waiting, key=lambda team: (self._looked_at[team], team))
             key = waiting[team].pop()
-            if chosen and wide[key].streams > left:
+            if chosen and wide[key].streams > remaining_streams:
                 break
-            left -= wide[key].streams
+            remaining_streams -= wide[key].streams
             chosen.add(key)
             self._turns += 1
             self._last[key] = self._turns

@@ -129,13 +129,13 @@ class QosManager:
         """Look at all shares; what was changed, by share. Those in which something was changed lately wait."""
         means_s = {over_s: means.at(now_s) for over_s, means in self._means.items()}
         lifetimes_s = self._lifetimes.at(now_s)
-        seen = [self._see(watch, means_s[watch.share.constraint.over_s], now_s)
+        watched_shares = [self._see(watch, means_s[watch.share.constraint.over_s], now_s)
                 for watch in self._watches if self._is_settled(watch, now_s)]
-        for share in seen:
+        for share in watched_shares:
             share.note(now_s)
-        violated = [share for share in seen if share.worst_s > share.limit_s]
+        violated = [share for share in watched_shares if share.worst_s > share.limit_s]
         shorter = self._shorten(violated, lifetimes_s, now_s)
-        longer = self._lengthen(seen, lifetimes_s, now_s)
+        longer = self._lengthen(watched_shares, lifetimes_s, now_s)
         for decisions, is_shorter in ((shorter, True), (longer, False)):
             for decision in decisions:
                 self._unsettle(decision.intervals_s, now_s, shorter=is_shorter)
@@ -206,11 +206,12 @@ class QosManager:
         return constraint.waits or self._setup.queries[query].task != constraint.tasks[0]
 
     def _lengthen(
-        self, seen: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float
+        self, watched_shares: Iterable[_Seen], lifetimes_s: Mapping[Element, float], now_s: float
     ) -> list[IntervalDecision]:
         """Equation 3, of a query as far as all shares that it is in have room for it; told of the fullest of them."""
         fullest_first = sorted(
-            (share for share in seen if share.whole), key=lambda share: share.worst_s / share.limit_s, reverse=True)
+            (share for share in watched_shares if share.whole), key=lambda share: share.worst_s / share.limit_s,
+            reverse=True)
         room = {share.watch: self._room(share, lifetimes_s, now_s) for share in fullest_first}
         decisions = []
         for share in fullest_first:

@@ -40,18 +40,18 @@ class IntervalBounds:
 
 def queries_of(
     estate: Estate, *, task_types: TaskTypes, costs: Costs, rates: MeasuredRates, intervals: IntervalBounds,
-    seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int], times_its_cpu: float = TIMES_ITS_CPU,
+    batches_seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int], times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
     """The queries of an estate by fragment: what their batches cost, who reads whom, and where they are.
 
     Parameters
     ----------
-    seen : mapping of str to BatchesSeen
+    batches_seen : mapping of str to BatchesSeen
         What was seen of queries, by fragment or bundle.
     """
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
     slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}
-    of_query = _CostOfQuery(estate, task_types, costs, rates, seen, times_its_cpu)
+    of_query = _CostOfQuery(estate, task_types, costs, rates, batches_seen, times_its_cpu)
     return Queries(
         costs={name: of_query(fragment) for name, fragment in working.items()},
         reads=reads_among(estate, working),
@@ -100,5 +100,5 @@ class _CostOfQuery:
         slowest = max(batches, key=lambda one_bundle: one_bundle.batch_s, default=None)
         working = [bundle for bundle in fragment.queries if not bundle.leaving] or list(fragment.queries)
         return batch_cost(
-            tasks, costs=self.costs, rate_per_s=rate_per_s, seen=slowest, times_its_cpu=self.times_its_cpu,
+            tasks, costs=self.costs, rate_per_s=rate_per_s, batches_seen=slowest, times_its_cpu=self.times_its_cpu,
             threads=max(bundle.threads for bundle in working), bundles=len(working))

@@ -87,12 +87,12 @@ def remedies(
 
 def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, ...]:
     """Of series that may become one query each, the longest ones of which no two share a query, along the path."""
-    place = {name: index for index, name in enumerate(path)}
+    position_of = {name: index for index, name in enumerate(path)}
     chosen: list[Chain] = []
-    for chain in sorted(series, key=lambda chain: (-len(chain), place[chain[0]])):
-        if not any(set(chain) & set(other) for other in chosen):
+    for chain in sorted(series, key=lambda chain: (-len(chain), position_of[chain[0]])):
+        if not any(set(chain) & set(chosen_chain) for chosen_chain in chosen):
             chosen.append(chain)
-    return tuple(sorted(chosen, key=lambda chain: place[chain[0]]))
+    return tuple(sorted(chosen, key=lambda chain: position_of[chain[0]]))
 
 
 def _own(queries: Queries, want: LimitOnWay) -> Queries:
@@ -184,7 +184,7 @@ def _with_slots(
         return None
     free: list[float] = []
     for name in moved:  # first fit, decreasing
-        at = next((at for at, left in enumerate(free) if cores[name] <= left), None)
+        at = next((at for at, free_cores in enumerate(free) if cores[name] <= free_cores), None)
         if at is None:
             free.append(slot_cores - cores[name])
         else:

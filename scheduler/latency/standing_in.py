@@ -56,7 +56,8 @@ class Hearing:
 def stood_in_for(stands_in: Mapping[str, QosStandIn], away: Collection[str]) -> frozenset[str]:
     """The nodes for whose managers this one acts: they are away, and so are all that would come before it."""
     return frozenset(
-        node for node, part in stands_in.items() if node in away and all(other in away for other in part.before))
+        node for node, part in stands_in.items()
+        if node in away and all(earlier_node in away for earlier_node in part.before))
 
 
 def listened_for(stands_in: Mapping[str, QosStandIn]) -> frozenset[str]:

@@ -190,16 +190,16 @@ class Effective:
         return (1 - self._early) * self.interval_s[reader] <= self._of(writer)[2]
 
     def _of(self, query: str) -> tuple[float, float, float]:
-        left = [query]
-        while left:
-            name = left[-1]
+        waiting = [query]
+        while waiting:
+            name = waiting[-1]
             writers = [writer for writer in self._plan.reads.get(name, ()) if writer in self.interval_s]
             unknown = [writer for writer in writers if writer not in self._known]
             if unknown:
-                left += unknown
+                waiting += unknown
                 continue
             self._known[name] = self._after(name, [self._known[writer] for writer in writers])
-            left.pop()
+            waiting.pop()
         return self._known[query]
 
     def _after(self, query: str, writers: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:

@@ -104,12 +104,12 @@ def reads_among(estate: Estate, queries: Collection[str]) -> dict[str, tuple[str
 
 def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) -> set[str]:
     """Queries, with all that is upstream of them: how long their batches take depends on how far apart those are."""
-    left = list(queries)
-    upstream = set(left)
-    while left:
-        new = [writer for writer in reads.get(left.pop(), ()) if writer not in upstream]
+    waiting = list(queries)
+    upstream = set(waiting)
+    while waiting:
+        new = [writer for writer in reads.get(waiting.pop(), ()) if writer not in upstream]
         upstream.update(new)
-        left += new
+        waiting += new
     return upstream
 
 

@@ -67,7 +67,7 @@ def one_interval_s(
     return at(low), latency_s(at(low))
 
 
-def crowd_shares(wanted: Mapping[int, float], room: float) -> dict[int, float]:
+def crowd_shares(wanted_cores: Mapping[int, float], room: float) -> dict[int, float]:
     """Divide the CPU of a slot, in cores: who wants less than an even part gets it, the others share the rest evenly.
 
     Examples
@@ -76,8 +76,8 @@ def crowd_shares(wanted: Mapping[int, float], room: float) -> dict[int, float]:
     {1: 0.1, 2: 0.4, 3: 0.4}
     """
     shares: dict[int, float] = {}
-    for number, (name, cores) in enumerate(sorted(wanted.items(), key=lambda item: (item[1], item[0]))):
-        shares[name] = min(cores, max(0.0, room - sum(shares.values())) / (len(wanted) - number))
+    for number, (name, cores) in enumerate(sorted(wanted_cores.items(), key=lambda item: (item[1], item[0]))):
+        shares[name] = min(cores, max(0.0, room - sum(shares.values())) / (len(wanted_cores) - number))
     return shares
 
 
@@ -90,10 +90,10 @@ def in_shares(
     for slot in slots:
         here = {number: [query for query in group if queries.slot_of.get(query) == slot]
                 for number, group in enumerate(groups)}
-        wanted = {number: sum(queries.costs[query].cores(interval_s[query]) for query in names)
+        wanted_cores = {number: sum(queries.costs[query].cores(interval_s[query]) for query in names)
                   for number, names in here.items() if names}
-        for number, share in crowd_shares(wanted, queries.capacity[slot]).items():
-            if share >= wanted[number]:
+        for number, share in crowd_shares(wanted_cores, queries.capacity[slot]).items():
+            if share >= wanted_cores[number]:
                 continue
             costs = {query: queries.costs[query] for query in here[number]}
             longest_s = {query: min(queries.largest_s, queries.bounds_s.get(query, queries.largest_s))
@@ -109,14 +109,14 @@ def _times_longer(
 ) -> float:
     """By which factor intervals have to be longer so that queries take no more than so many cores; infinite where they
     take more at their longest intervals."""
-    left = cores - sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
+    remaining_cores = cores - sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
     batches = sum(cost.batch_cpu_s / interval_s[query] for query, cost in costs.items())
     for query in sorted(costs, key=lambda query: (longest_s[query] / interval_s[query], query)):
-        if left <= 0:
+        if remaining_cores <= 0:
             break
-        if batches / left <= longest_s[query] / interval_s[query]:
-            return batches / left
-        left -= costs[query].batch_cpu_s / longest_s[query]
+        if batches / remaining_cores <= longest_s[query] / interval_s[query]:
+            return batches / remaining_cores
+        remaining_cores -= costs[query].batch_cpu_s / longest_s[query]
         batches -= costs[query].batch_cpu_s / interval_s[query]
     return math.inf
 

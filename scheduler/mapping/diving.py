@@ -66,13 +66,14 @@ def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -
 def _whole_parts(columns: PackingPatterns, remaining: Sequence[int]) -> list[tuple[Pattern, int]]:
     """What to fix: all that is whole, of what remains; else the largest part of a pattern, once."""
     parts = columns.program.parts()
-    left, fixed = list(remaining), []
+    remaining_counts, fixed = list(remaining), []
     for part, pattern in sorted(zip(parts, columns.program.patterns, strict=True), key=lambda it: (-it[0] % 1, it)):
         whole = floor(part + 1 - WHOLE)
-        useful = min((count // number for count, number in zip(left, pattern, strict=True) if number), default=0)
+        useful = min(
+            (count // number for count, number in zip(remaining_counts, pattern, strict=True) if number), default=0)
         if times := min(whole, useful):
             fixed.append((pattern, times))
-            left = [count - times * number for count, number in zip(left, pattern, strict=True)]
+            remaining_counts = [count - times * number for count, number in zip(remaining_counts, pattern, strict=True)]
     if fixed:
         return fixed
     _, pattern = max(zip(parts, columns.program.patterns, strict=True))

@@ -27,13 +27,15 @@ def eligible_slots(supply: Supply, count: int) -> Eligible:
 def on_few_nodes(eligible: Eligible, count: int) -> tuple[Slot, ...]:
     """So many slots on few nodes: the largest nodes, until the first node that has as many as are left."""
     taken: dict[str, int] = {}
-    left = count
+    remaining_slots = count
     for largest in _largest_first(eligible):
-        if len(eligible[largest]) >= left:
-            taken[next(node for node, slots in eligible.items() if node not in taken and len(slots) >= left)] = left
+        if len(eligible[largest]) >= remaining_slots:
+            fitting = next(
+                node for node, slots in eligible.items() if node not in taken and len(slots) >= remaining_slots)
+            taken[fitting] = remaining_slots
             break
         taken[largest] = len(eligible[largest])
-        left -= taken[largest]
+        remaining_slots -= taken[largest]
     return tuple(slot for node, slots in eligible.items() for slot in slots[: taken.get(node, 0)])
 
 

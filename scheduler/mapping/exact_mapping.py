@@ -232,8 +232,8 @@ def _local_traffic(model, units, nodes, streams, on_node) -> tuple[float, cp_mod
             for w in by_task[target]:
                 part = rate / total * units[u].threads / threads[source] * units[w].threads / threads[target]
                 for node in nodes:
-                    both = model.new_bool_var(f"{u} and {w} on {node}")
-                    model.add_implication(both, on_node[u, node])
-                    model.add_implication(both, on_node[w, node])
-                    near.append(round(part * SCALE) * both)
+                    both_on_node = model.new_bool_var(f"{u} and {w} on {node}")
+                    model.add_implication(both_on_node, on_node[u, node])
+                    model.add_implication(both_on_node, on_node[w, node])
+                    near.append(round(part * SCALE) * both_on_node)
     return total, sum(near)

@@ -26,14 +26,14 @@ def filled_slots(shapes: Shapes, counts: Sequence[int]) -> Iterator[dict[Pattern
             yield _filled(shapes, counts, suits, np.array(weights))
 
 
-def _by_dot_product(sizes: np.ndarray, left: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _by_dot_product(sizes: np.ndarray, free_room: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The bundle that is largest where much is left, of what is scarce."""
-    return -(weights * left) @ sizes
+    return -(weights * free_room) @ sizes
 
 
-def _by_distance(sizes: np.ndarray, left: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _by_distance(sizes: np.ndarray, free_room: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The bundle that leaves least, squared: weighted by what is scarce."""
-    return weights @ (left[:, None] - sizes) ** 2
+    return weights @ (free_room[:, None] - sizes) ** 2
 
 
 def _filled(shapes: Shapes, counts: Sequence[int], suits: Suits, weights: np.ndarray) -> dict[Pattern, int]:
@@ -42,18 +42,18 @@ def _filled(shapes: Shapes, counts: Sequence[int], suits: Suits, weights: np.nda
     parts = sizes / CAPACITY
     patterns: dict[Pattern, int] = {}
     while remaining.any():
-        left = np.array([CAPACITY, CAPACITY], dtype=np.int64)
+        free_room = np.array([CAPACITY, CAPACITY], dtype=np.int64)
         pattern = np.zeros_like(remaining)
         scarce = weights if weights.any() else parts @ remaining
         fitting = np.flatnonzero(remaining)
         while fitting.size:
-            room = (sizes[:, fitting] <= left[:, None]).all(axis=0)
+            room = (sizes[:, fitting] <= free_room[:, None]).all(axis=0)
             fitting = fitting[room & (pattern[fitting] < remaining[fitting])]
             if not fitting.size:
                 break
-            best = fitting[int(suits(parts[:, fitting], left / CAPACITY, scarce).argmin())]
+            best = fitting[int(suits(parts[:, fitting], free_room / CAPACITY, scarce).argmin())]
             pattern[best] += 1
-            left -= sizes[:, best]
+            free_room -= sizes[:, best]
         times = int((remaining[pattern > 0] // pattern[pattern > 0]).min())
         if not weights.any():  # what is scarce changes on the way
             times = max(1, times // 4)

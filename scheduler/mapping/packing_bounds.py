@@ -55,6 +55,6 @@ def _by_steps(counted: Sequence[tuple[int, int]], steps: int) -> int:
     """A size x, as a part of a slot, counts floor((k+1)·x) / k; but x where (k+1)·x is whole [2]."""
     total = 0  # in parts of ``steps`` times the capacity
     for size, count in counted:
-        whole, rest = divmod((steps + 1) * size, CAPACITY)
-        total += count * (whole * CAPACITY if rest else size * steps)
+        whole, remainder = divmod((steps + 1) * size, CAPACITY)
+        total += count * (whole * CAPACITY if remainder else size * steps)
     return -(-total // (steps * CAPACITY))

@@ -56,28 +56,28 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
     """
     state = OpenSlots(allocation, supply)
     nodes = _Nodes(state, {node.name: node.rack for node in supply.free}, weights)
-    left = {name: task.threads for name, task in allocation.tasks.items()}
+    remaining_threads = {name: task.threads for name, task in allocation.tasks.items()}
     needs = {name: (task.cpu / task.threads, task.memory / task.threads) for name, task in allocation.tasks.items()}
-    waiting = list(left)
+    waiting = list(remaining_threads)
     while waiting:
         for name in waiting:
             state.place(name, nodes.take(*needs[name]))
-            left[name] -= 1
-        waiting = [name for name in waiting if left[name]]
+            remaining_threads[name] -= 1
+        waiting = [name for name in waiting if remaining_threads[name]]
     return state.placement("RSM", lends_cpu=True)
 
 
 def nodes_hold(placement: Placement, allocation: Allocation) -> bool:
     """Whether no node is over the CPU of its slots, by the share that a thread takes; empty slots lend theirs."""
-    left = Counter(slot.node for slot in (*placement.slots, *placement.empty))
-    spent = dict.fromkeys(left, 0.0)
+    slots_on = Counter(slot.node for slot in (*placement.slots, *placement.empty))
+    spent = dict.fromkeys(slots_on, 0.0)
     for position, taken in placement.taken.items():
         spent[placement.slots[position].node] += taken.cpu
     for name, counts in placement.counts.items():
         share = allocation.tasks[name].cpu / allocation.tasks[name].threads
         for position, threads in counts.items():
             spent[placement.slots[position].node] += threads * share
-    return all(cpu <= left[node] + TOLERANCE for node, cpu in spent.items())
+    return all(cpu <= slots_on[node] + TOLERANCE for node, cpu in spent.items())
 
 
 class _NodeSlots:

@@ -92,9 +92,9 @@ class Shapes:
         queues = [waiting[shape][::-1] for shape in zip(self.cpu, self.memory, strict=True)]
         bins: Bins = []
         for pattern, times in patterns.items():
-            held = [(shape, number) for shape, number in enumerate(pattern) if number]
+            numbered_shapes = [(shape, number) for shape, number in enumerate(pattern) if number]
             for _ in range(times):
-                bins.append([unit for shape, number in held for unit in _next(queues[shape], number)])
+                bins.append([unit for shape, number in numbered_shapes for unit in _next(queues[shape], number)])
         bins = [bundles for bundles in bins if bundles]
         return None if any(queues) or not all(map(fit, bins)) else bins
 

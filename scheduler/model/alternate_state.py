@@ -14,7 +14,7 @@ from .warm_up import WARM
 
 
 def check_alternate_state(
-    node: DocumentNode, ways: Sequence[DraftTask], problems: Problems, *, task_id: str, in_waves: bool
+    node: DocumentNode, alternates: Sequence[DraftTask], problems: Problems, *, task_id: str, in_waves: bool
 ) -> None:
     """Report where alternates cannot go on with one state, as they are to, or be switched by such a key.
 
@@ -24,7 +24,7 @@ def check_alternate_state(
         Whether the document's tasks switch in waves.
     """
     begin, by = node.value[BEGIN].value if BEGIN in node.value else None, node.value.get(BY)
-    steps = [step for way in ways for step in way.steps]
+    steps = [step for way in alternates for step in way.steps]
     for key, does in ((BY, "that are switched by key"), (WARM, "that warm up")):
         if in_waves and key in node.value:
             problems.add(
@@ -57,21 +57,22 @@ def check_alternate_state(
         problems.add(
             "no_shared_state", node.keys[WARM], "Only alternates that begin without state warm up.",
             "Say begin: fresh, or leave warm out.", task_id=task_id)
-    for way in ways:
+    for way in alternates:
         _check_number(way, problems, task_id)
-    if begin != SHARED or not ways or problems:  # configs are compared that can be read
+    if begin != SHARED or not alternates or problems:  # configs are compared that can be read
         return
-    if by is not None and not all(way.path is None and way.type is not None and way.type.stateful for way in ways):
+    if by is not None and not all(
+            way.path is None and way.type is not None and way.type.stateful for way in alternates):
         problems.add(
             "no_shared_state", node.keys[BY],
             "Alternates that share their state are switched by key only where each is one task with state.",
             "Leave by out, or let each alternate be a task with state.", task_id=task_id)
         return
-    _check_shared(ways, problems, task_id)
-    first = ways[0].type
+    _check_shared(alternates, problems, task_id)
+    first = alternates[0].type
     if by is None or first is None or problems:
         return
-    key = first.key_columns(canonical_config(first, ways[0].config))
+    key = first.key_columns(canonical_config(first, alternates[0].config))
     for column in by.value if by.is_list else ():
         if isinstance(name := column.value, str) and name not in key:
             near = problems.nearest(name, key)
@@ -89,10 +90,10 @@ def _check_number(way: DraftTask, problems: Problems, task_id: str) -> None:
             f"{PATH_STATES.most}.", "Let tasks before or behind the dynamic task keep some of it.", task_id=task_id)
 
 
-def _check_shared(ways: Sequence[DraftTask], problems: Problems, task_id: str) -> None:
+def _check_shared(alternates: Sequence[DraftTask], problems: Problems, task_id: str) -> None:
     """Report where the n-th task with state of an alternate cannot go on with the state of those of the others."""
     others: list[tuple[DraftTask, DraftTask]] = []  # of the first alternate that has an n-th one
-    for way in ways:
+    for way in alternates:
         for number, step in enumerate(_with_state(way, problems, task_id)):
             if number == len(others):
                 others.append((way, step))

@@ -252,7 +252,7 @@ def why_not_one_state(first: TaskAlternate, other: TaskAlternate, task_type: Tas
     return f"differ in {min(shaping)}, which shapes the state" if shaping else ""
 
 
-def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
+def one_schema(schemas: Sequence[tuple[str, Columns]]) -> Columns:
     """The columns that all alternates of a task give, each with its name; those of the first, in their order.
 
     Raises
@@ -260,15 +260,15 @@ def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
     AlternatesDiffer
         One gives a column that another does not, or as another type. ``facts`` name the alternate.
     """
-    first, columns = given[0]
-    for name, others in given[1:]:
-        for who, schema, other, theirs in ((name, others, first, columns), (first, columns, name, others)):
+    first, columns = schemas[0]
+    for name, others in schemas[1:]:
+        for who, schema, other_name, theirs in ((name, others, first, columns), (first, columns, name, others)):
             extra = [column for column in schema.types if column not in theirs.types]
             for column in theirs.types:
                 if column not in schema.types and schema.complete:
                     near = get_close_matches(column, extra, n=1)
                     raise AlternatesDiffer(
-                        f"Alternate {who} gives no column {column}, which {other} gives.",
+                        f"Alternate {who} gives no column {column}, which {other_name} gives.",
                         remedy=f"Did you mean {near[0]}? Let both call it the same." if near else
                         "Let all alternates give the same columns.", alternate=name, column=column)
         for column, kind in columns.types.items():
@@ -276,4 +276,4 @@ def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
                 raise AlternatesDiffer(
                     f"The column {column} is {others.types[column]} in alternate {name} and {kind} in {first}.",
                     remedy=f"Give it one type in both: cast it in {name}.", alternate=name, column=column)
-    return Columns(columns.types, complete=all(given_columns.complete for _, given_columns in given))
+    return Columns(columns.types, complete=all(given_columns.complete for _, given_columns in schemas))

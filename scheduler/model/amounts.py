@@ -54,10 +54,10 @@ def share_out(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     if not whole:
         weights, whole = [1] * len(weights), len(weights)
     floors = [total * weight // whole for weight in weights]
-    left = total - sum(floors)
+    remaining_units = total - sum(floors)
     by_remainder = sorted(range(len(weights)), key=lambda i: (-(total * weights[i] % whole), i))
     parts = list(floors)
-    for index in by_remainder[:left]:
+    for index in by_remainder[:remaining_units]:
         parts[index] += 1
     return tuple(parts)
 
@@ -68,8 +68,8 @@ def round_together(amounts: Sequence[int], *, unit: int) -> tuple[int, ...]:
     Each is rounded down or up; those with the largest remainders up, as many as the sum asks for.
     """
     parts = [amount // unit for amount in amounts]
-    left = (sum(amounts) + unit // 2) // unit - sum(parts)
+    remaining_units = (sum(amounts) + unit // 2) // unit - sum(parts)
     by_remainder = sorted(range(len(amounts)), key=lambda i: (-(amounts[i] % unit), i))
-    for index in by_remainder[:left]:
+    for index in by_remainder[:remaining_units]:
         parts[index] += 1
     return tuple(parts)

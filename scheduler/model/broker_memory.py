@@ -57,12 +57,12 @@ class BrokerMemory:
         """
         chosen = {channel for channel in waiting if channel in sizes}
         others = {channel: size for channel, size in sizes.items() if channel not in chosen}
-        left = sum(others.values())
+        bytes_of_others = sum(others.values())
         for channel in sorted(others, key=lambda channel: (-others[channel], channel)):
-            if left <= 2 * (SOURCES_WAIT * self.most - self.held):
+            if bytes_of_others <= 2 * (SOURCES_WAIT * self.most - self.held):
                 break
             chosen.add(channel)
-            left -= others[channel]
+            bytes_of_others -= others[channel]
         return frozenset(chosen)
 
 

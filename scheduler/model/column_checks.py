@@ -64,13 +64,13 @@ class _ColumnReader:
         for task_id in order:
             task = draft.tasks[task_id]
             inputs = outputs = Columns.unknown()
-            given = [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])]
+            input_columns = [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])]
             try:
-                self._lengthen(*(columns for _, columns in given))
+                self._lengthen(*(columns for _, columns in input_columns))
                 if task.type is not None and task.type.kind == "source":
                     inputs = entering
-                elif given:
-                    inputs = interleaved(given)
+                elif input_columns:
+                    inputs = interleaved(input_columns)
                 made = self._made(task, inputs, problems)
                 self._lengthen(made)
                 outputs = made
@@ -90,7 +90,7 @@ class _ColumnReader:
         """What a task gives, whichever of its alternates is on; of these each is reported by itself."""
         if not task.alternates:
             return self._outputs(task, inputs)
-        given: list[tuple[str, Columns]] = []
+        output_schemas: list[tuple[str, Columns]] = []
         for name in task.config.get(BY) or () if task.type is not None and not task.type.stateful else ():
             inputs.require_type(str(name), _OF_KEYS, "texts, whole numbers or truth", parameter=BY)
         for way in task.alternates.values():
@@ -99,9 +99,9 @@ class _ColumnReader:
             except WeirError as wrong:
                 _report(way, wrong, problems)
                 made = Columns.unknown()
-            given.append((way.alternate, made))
+            output_schemas.append((way.alternate, made))
         try:
-            return one_schema(given)
+            return one_schema(output_schemas)
         except AlternatesDiffer as wrong:
             _report(task.alternates[str(wrong.facts["alternate"])], wrong, problems)
             return Columns.unknown()

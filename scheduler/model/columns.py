@@ -189,12 +189,14 @@ class Columns:
         named : container of str
             All that the parameter names: what it names itself is not meant by another name.
         """
-        given = self.observations
-        if given is None or name in given or (near := nearest(name, given)) is None or near in named:
+        observations = self.observations
+        if observations is None or name in observations:
+            return
+        if (near := nearest(name, observations)) is None or near in named:
             return
         raise UnknownColumn(
             f"No event has the observation {name}.",
-            remedy=f"Did you mean {near}? There are {', '.join(sorted(given)[:_MOST_LISTED])}.",
+            remedy=f"Did you mean {near}? There are {', '.join(sorted(observations)[:_MOST_LISTED])}.",
             parameter=parameter, value=name, column=OBS)
 
 
@@ -228,10 +230,10 @@ def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
                 f"The name of the column “{name}” is read as something else: it is empty, *, has a point or a "
                 f"backtick in it, or begins with {_ADDED}.",
                 remedy="Give it another name where it comes from.", parameter=parameter, value=name, column=name)
-        other = by_fold.setdefault(name.lower(), name)
-        if other != name:
+        earlier_name = by_fold.setdefault(name.lower(), name)
+        if earlier_name != name:
             raise AmbiguousColumns(
-                f"The columns {other} and {name} differ by case only, which Spark does not see.",
+                f"The columns {earlier_name} and {name} differ by case only, which Spark does not see.",
                 remedy="Give one of them another name, or leave it out.", parameter=parameter, value=name, column=name)
 
 

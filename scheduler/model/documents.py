@@ -212,10 +212,11 @@ def _read(
             steps = [(way, step) for way in task.ways for step in way.steps]
             for way, step in [*steps, *([(task, task)] if task.alternates else [])]:
                 if problem := check_config(step.type, canonical_config(step.type, step.config)):
-                    place = task.alternates.get(str(problem.facts.get("alternate")), step)
+                    alternate_node = task.alternates.get(str(problem.facts.get("alternate")), step)
                     within = problems if step is way else problems.within(way.where, way.id)
                     within.add(
-                        problem.code, _place_of(problem, place, text), problem.message, problem.remedy, task_id=way.id)
+                        problem.code, _place_of(problem, alternate_node, text), problem.message, problem.remedy,
+                        task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:
@@ -260,8 +261,8 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
             "too_large", TextPosition(1, 1), f"The file has {len(data):,} bytes; {DOCUMENT_BYTES.most:,} may be.",
             "Split the dataflow.",
         )
-    if (what := _MARKED.get(data[:2])) is not None:
-        raise problems.stop("invalid_unicode", TextPosition(1, 1), *what)
+    if (message_and_remedy := _MARKED.get(data[:2])) is not None:
+        raise problems.stop("invalid_unicode", TextPosition(1, 1), *message_and_remedy)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -329,15 +330,15 @@ def _check_duplicates(
     dataflow: Dataflow, draft: Draft, problems: Problems, task_types: TaskTypes, format: Format
 ) -> str | None:
     """Report equivalent tasks and return the document without them; None where there are none."""
-    same = equivalent_tasks(dataflow, task_types=task_types)
-    if not same:
+    twins = equivalent_tasks(dataflow, task_types=task_types)
+    if not twins:
         return None
     with suppress(UnreadableDocument):  # more than are listed: the suggestion settles them all
         children = dataflow.children()
-        for task_id, first in same.items():
+        for task_id, first in twins.items():
             remedy = f"Let {first} serve for both; the de-duplicated dataflow is attached."
-            if both := sorted(set(children[task_id]).intersection(children[first])):
-                remedy += f" {listed(both, ', ')} then receives each event once, not twice."
+            if shared_readers := sorted(set(children[task_id]).intersection(children[first])):
+                remedy += f" {listed(shared_readers, ', ')} then receives each event once, not twice."
             problems.add(
                 "equivalent_tasks", draft.tasks[task_id].position,
                 f"Tasks {first} and {task_id} do the same: their types, configs and all that is upstream are equal.",

@@ -62,10 +62,10 @@ class DraftReader:
             raise UnreadableDocument
         document = root.value
         self.draft.name = _text(document.get("name")) or ""
-        if (place := not_plain(self.draft.name)) is not None:
+        if (index := not_plain(self.draft.name)) is not None:
             self.problems.add(
                 "name_not_plain", document["name"].position,
-                f"The name has {described(self.draft.name[place])} at character {place + 1}.",
+                f"The name has {described(self.draft.name[index])} at character {index + 1}.",
                 "Take it out: names hold what can be seen, and single spaces of the usual kind.")
         self.draft.description = _text(document.get("description")) or ""
         self.draft.visibility = _text(document.get("visibility")) or "shared"
@@ -197,9 +197,9 @@ class DraftReader:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
             self._count_parsed(task_type, config, named)
-        place = node.value["name"].position if "name" in node.value else node.position
+        position = node.value["name"].position if "name" in node.value else node.position
         return DraftTask(
-            task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
+            task_id or "", task_type, config.plain() if config.is_mapping else {}, position,
             config.value if config.is_mapping else {}, alternate=name, conditions=_conditions(node))
 
     def _require_alternate(
@@ -219,10 +219,10 @@ class DraftReader:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"An alternate with tasks has no {key} of its own.",
                     f"Give the {key} to one of its tasks.", task_id=task_id)
-        place = node.value["name"].position if "name" in node.value else node.position
+        position = node.value["name"].position if "name" in node.value else node.position
         way = DraftTask(
-            task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
-        way.path = self._between(node, place, self.problems.within(way.where, task_id), is_path=True)
+            task_id or "", self.task_types[PATH], {}, position, alternate=name, conditions=_conditions(node))
+        way.path = self._between(node, position, self.problems.within(way.where, task_id), is_path=True)
         typed_steps = [(step, step.type) for step in way.steps if step.type is not None]
         for step, kind in typed_steps:
             self._require_alternate(kind, step.position, name, task_id, begin=begin)
@@ -281,11 +281,13 @@ class DraftReader:
         self.draft.loops[task_id] = loop
         unroll(loop, body, self.draft, problems)
 
-    def _between(self, node: DocumentNode, place: TextPosition, problems: Problems, *, is_path: bool = False) -> Draft:
+    def _between(
+        self, node: DocumentNode, position: TextPosition, problems: Problems, *, is_path: bool = False
+    ) -> Draft:
         """What lies between two points: its draft has tasks that stand for what enters and what leaves."""
         within = DraftReader(problems, task_types=self.task_types, type_remedy=self.type_remedy)
         within.parsed_characters, within.tasks_read = self.parsed_characters, self.tasks_read
-        within.draft.tasks = {end: DraftTask(end, kind, {}, place) for end, kind in _ENDS.items()}
+        within.draft.tasks = {end: DraftTask(end, kind, {}, position) for end, kind in _ENDS.items()}
         within.draft.is_path = is_path
         within._tasks_and_streams(node)
         self.parsed_characters, self.tasks_read = within.parsed_characters, within.tasks_read

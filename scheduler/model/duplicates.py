@@ -20,19 +20,19 @@ def deduplicate(dataflow: Dataflow, *, task_types: TaskTypes) -> Dataflow:
 
     Tasks that become equivalent because their parents became one are made one in turn.
     """
-    same = _twins(dataflow, task_types, streams_too=True)
+    twins = _twins(dataflow, task_types, streams_too=True)
     streams: dict[tuple[str, str], Stream] = {}
     for stream in dataflow.streams:
-        source, target = same.get(stream.source, stream.source), same.get(stream.target, stream.target)
+        source, target = twins.get(stream.source, stream.source), twins.get(stream.target, stream.target)
         streams.setdefault((source, target), replace(stream, source=source, target=target))
-    unchained = {same.get(task_id, task_id) for task_id in dataflow.unchained}  # the strictest of equals counts
+    unchained = {twins.get(task_id, task_id) for task_id in dataflow.unchained}  # the strictest of equals counts
     return replace(
         dataflow,
         tasks=tuple(
             replace(task, chain="never") if task.id in unchained else task
-            for task in dataflow.tasks if task.id not in same),
+            for task in dataflow.tasks if task.id not in twins),
         streams=tuple(streams.values()),
-        rates_per_s={task_id: rate for task_id, rate in dataflow.rates_per_s.items() if task_id not in same},
+        rates_per_s={task_id: rate for task_id, rate in dataflow.rates_per_s.items() if task_id not in twins},
     )
 
 

@@ -59,10 +59,10 @@ class Estate:
 
     def set_to(self, settings: Mapping[str, FragmentSettings], revision: int) -> Estate:
         """The same estate with these settings; what was worked out of its fragments stands."""
-        other = copy.copy(self)
-        object.__setattr__(other, "settings", settings)
-        object.__setattr__(other, "revision", revision)
-        return other
+        changed_estate = copy.copy(self)
+        object.__setattr__(changed_estate, "settings", settings)
+        object.__setattr__(changed_estate, "revision", revision)
+        return changed_estate
 
     @cached_property
     def users(self) -> Mapping[str, tuple[str, ...]]:

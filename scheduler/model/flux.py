@@ -143,8 +143,8 @@ class _Reader:
             )
         return _mapping(node, {key: node.value[key] for key in ("from", "to") if key in node.value}, node.keys)
 
-    def unsupported(self, position, what: str, remedy: str) -> None:
-        self.problems.add("flux_unsupported", position, f"In this Flux topology {what}.", remedy)
+    def unsupported(self, position, construct: str, remedy: str) -> None:
+        self.problems.add("flux_unsupported", position, f"In this Flux topology {construct}.", remedy)
 
 
 def _mapping(like: DocumentNode, values: dict[str, DocumentNode], keys: dict) -> DocumentNode:

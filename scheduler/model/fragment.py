@@ -192,12 +192,13 @@ class Fragment:
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
         """Those of its bundles whose keys a bundle of it goes on with, and those before them."""
-        bundles, givers, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
+        bundles = {other_bundle.id: other_bundle for other_bundle in self.bundles}
+        givers, waiting = {}, list(bundle.inherits)
         while waiting:
-            other = bundles.get(waiting.pop())
-            if other is not None and other.id not in givers:
-                givers[other.id] = other
-                waiting += other.inherits
+            other_bundle = bundles.get(waiting.pop())
+            if other_bundle is not None and other_bundle.id not in givers:
+                givers[other_bundle.id] = other_bundle
+                waiting += other_bundle.inherits
         return tuple(givers.values())
 
     @property

@@ -112,8 +112,8 @@ def configure_task(document: Document, task_id: str, values: Mapping[str, Any]) 
             return dict(task)
         config = {**(task.get("config") or {}), **stays}
         config = {name: value for name, value in config.items() if value is not None}
-        rest = {key: value for key, value in task.items() if key != "config" or config}
-        return rest | ({"config": config} if config else {})
+        without_config = {key: value for key, value in task.items() if key != "config" or config}
+        return without_config | ({"config": config} if config else {})
 
     changed = _with_task(document, task_id, configured)
     return _with_rate(changed, task_id, values[RATE_KEY]) if RATE_KEY in values else changed
@@ -147,20 +147,20 @@ def remove_task(document: Document, task_id: str) -> dict[str, Any]:
     read it. Latency limits that go on without it stay; others go."""
     parents, children = (
         [stream for stream in document["streams"] if stream[end] == task_id] for end in ("to", "from"))
-    left = [stream for stream in document["streams"] if task_id not in (stream["from"], stream["to"])]
-    joined = {(stream["from"], stream["to"]) for stream in left}
+    remaining_streams = [stream for stream in document["streams"] if task_id not in (stream["from"], stream["to"])]
+    joined = {(stream["from"], stream["to"]) for stream in remaining_streams}
     if min(len(parents), len(children)) == 1:
-        left = []
+        remaining_streams = []
         for stream in document["streams"]:
             if stream["to"] == task_id:
-                left += [
+                remaining_streams += [
                     _led(stream, child["to"], child) for child in children
                     if child["to"] != stream["from"] and (stream["from"], child["to"]) not in joined]
             elif stream["from"] != task_id:
-                left.append(stream)
+                remaining_streams.append(stream)
     without = _with_rates(document, lambda name: None if name == task_id else name)
     tasks = [task for task in document["tasks"] if task["id"] != task_id]
-    return _without_broken(document, {**without, "tasks": tasks, "streams": left}, lambda along: [
+    return _without_broken(document, {**without, "tasks": tasks, "streams": remaining_streams}, lambda along: [
         name for name in along if name != task_id])
 
 
@@ -211,19 +211,19 @@ def possible_readers(document: Document, task_id: str) -> list[str]:
     writers: dict[str, list[str]] = {}
     for stream in document["streams"]:
         writers.setdefault(stream["to"], []).append(stream["from"])
-    before, left = {task_id}, [task_id]
-    while left:
-        new = [name for name in writers.get(left.pop(), ()) if name not in before]
+    before, waiting = {task_id}, [task_id]
+    while waiting:
+        new = [name for name in writers.get(waiting.pop(), ()) if name not in before]
         before.update(new)
-        left += new
+        waiting += new
     return [task["id"] for task in document["tasks"]
             if task["id"] not in before and task_id not in writers.get(task["id"], ())]
 
 
 def _led(stream: Mapping[str, Any], target: str, before: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """A stream that leads to another task, by the input of the one that led there before."""
-    rest = {key: value for key, value in stream.items() if key != INPUT}
-    return {**rest, "to": target} | ({INPUT: before[INPUT]} if INPUT in before else {})
+    without_input = {key: value for key, value in stream.items() if key != INPUT}
+    return {**without_input, "to": target} | ({INPUT: before[INPUT]} if INPUT in before else {})
 
 
 def _with_task(
@@ -244,16 +244,16 @@ def _with_rate(document: Document, task_id: str, rate: Any) -> dict[str, Any]:
         return _with_task(document, task_id, lambda task: {
             key: rate if key == "rate" else value for key, value in task.items() if key != "rate" or rate is not None})
     rates = {name: value for name, value in {**_rates(document), task_id: rate}.items() if value is not None}
-    rest = {key: value for key, value in document.items() if key != "rates" or rates}
-    return rest | ({"rates": rates} if rates else {})
+    without_rates = {key: value for key, value in document.items() if key != "rates" or rates}
+    return without_rates | ({"rates": rates} if rates else {})
 
 
 def _with_rates(document: Document, named: Callable[[str], str | None]) -> dict[str, Any]:
     if not _rates(document):
         return dict(document)
     rates = {new: rate for name, rate in _rates(document).items() if (new := named(name)) is not None}
-    rest = {key: value for key, value in document.items() if key != "rates" or rates}
-    return rest | ({"rates": rates} if rates else {})
+    without_rates = {key: value for key, value in document.items() if key != "rates" or rates}
+    return without_rates | ({"rates": rates} if rates else {})
 
 
 # -- latency limits ----------------------------------------------------------------------------------------------------
@@ -276,8 +276,9 @@ def _with_limits(document: Document, changed: Callable[[list[str]], list[str]]) 
             limits.append(limit)
         elif along := changed(_along(limit)):
             limits.append({**limit, "along": along})
-    rest = {key: value for key, value in document.items() if key != "latency" or limits}
-    return rest if not limits else rest | {"latency": limits if isinstance(stated, list) else limits[0]}
+    without_limits = {key: value for key, value in document.items() if key != "latency" or limits}
+    return without_limits if not limits else without_limits | {
+        "latency": limits if isinstance(stated, list) else limits[0]}
 
 
 def _without_broken(
@@ -285,9 +286,10 @@ def _without_broken(
 ) -> dict[str, Any]:
     """The document after an edit, with what its limits are along changed, and without those that lost their path."""
     def kept(along: list[str]) -> list[str]:
-        left = changed(along)
-        was_broken = left == along and not _is_path(along, before)  # by the author, who is told of it elsewhere
-        return left if was_broken or _is_path(left, after) else []
+        remaining_path = changed(along)
+        # By the author, who is told of it elsewhere.
+        was_broken = remaining_path == along and not _is_path(along, before)
+        return remaining_path if was_broken or _is_path(remaining_path, after) else []
 
     return _with_limits(after, kept)
 

@@ -165,11 +165,11 @@ class _Reader:
         line = bisect_right(self.line_starts, at)
         return TextPosition(line, at - self.line_starts[line - 1] + 1, path)
 
-    def expected(self, at: int, what: str) -> UnreadableDocument:
+    def expected(self, at: int, construct: str) -> UnreadableDocument:
         if at >= len(self.text):
-            return self.stop("json_syntax", at, f"The text ends where {what} should be.", "Complete the document.")
+            return self.stop("json_syntax", at, f"The text ends where {construct} should be.", "Complete the document.")
         return self.stop(
-            "json_syntax", at, f"Found {shown(self.text[at])} where {what} should be.", f"Write {what} here."
+            "json_syntax", at, f"Found {shown(self.text[at])} where {construct} should be.", f"Write {construct} here."
         )
 
     def stop(self, code: str, at: int, message: str, remedy: str) -> UnreadableDocument:

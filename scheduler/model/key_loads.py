@@ -111,15 +111,15 @@ class KeyLoads:
         """
         sizes: list[int] = []
         first = 0
-        for place, share in enumerate(shares[:-1]):
-            rest = self.events - self._up_to(first)
-            wanted, begun = rest * share / sum(shares[place:]), self._up_to(first)
-            most = KEY_GROUPS - first - (len(shares) - place - 1)  # one is left for each behind it
+        for index, share in enumerate(shares[:-1]):
+            remaining_events = self.events - self._up_to(first)
+            wanted_events, begun = remaining_events * share / sum(shares[index:]), self._up_to(first)
+            most = KEY_GROUPS - first - (len(shares) - index - 1)  # one is left for each behind it
 
             def load(size: int, first: int = first, begun: float = begun) -> float:
                 return self._up_to(first + size) - begun
 
-            sizes.append(nearest_cut(load, most + 1, wanted))
+            sizes.append(nearest_cut(load, most + 1, wanted_events))
             first += sizes[-1]
         return (*sizes, KEY_GROUPS - first)
 
@@ -134,7 +134,7 @@ class KeyLoads:
     def _summed(self) -> tuple[float, ...]:
         """The events of all stretches before each, and of all."""
         named = self._named
-        return (0.0, *accumulate(max(count, named[place]) for place, count in enumerate(self.by_stretch)))
+        return (0.0, *accumulate(max(count, named[index]) for index, count in enumerate(self.by_stretch)))
 
     @cached_property
     def _named(self) -> Counter[int]:
@@ -147,7 +147,7 @@ class KeyLoads:
     @cached_property
     def _unnamed(self) -> tuple[float, ...]:
         """By stretch, the events of keys that are not frequent."""
-        return tuple(max(0.0, count - self._named[place]) for place, count in enumerate(self.by_stretch))
+        return tuple(max(0.0, count - self._named[index]) for index, count in enumerate(self.by_stretch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class DividedKeys:
     ranges: Mapping[str, KeyRanges]
 
 
-def nearest_cut(load: Callable[[int], float], size: int, wanted: float) -> int:
+def nearest_cut(load: Callable[[int], float], size: int, wanted_events: float) -> int:
     """How many of a row of groups have about so much to do: one at least, and one is left.
 
     Parameters
@@ -169,6 +169,6 @@ def nearest_cut(load: Callable[[int], float], size: int, wanted: float) -> int:
     load : callable
         What the first so many have to do; it never falls.
     """
-    groups = bisect_left(range(size), wanted, key=load)
-    nearer = min((groups - 1, groups), key=lambda count: abs(load(max(0, count)) - wanted))
+    groups = bisect_left(range(size), wanted_events, key=load)
+    nearer = min((groups - 1, groups), key=lambda count: abs(load(max(0, count)) - wanted_events))
     return max(1, min(size - 1, nearer))

@@ -77,11 +77,11 @@ class LatencyLimit:
     @property
     def words(self) -> str:
         """The limit in a few words."""
-        what = "mean" if self.percentile is None else f"p{self.percentile:g}"
+        statistic = "mean" if self.percentile is None else f"p{self.percentile:g}"
         where = ""
         if self.along:
             where = f" along {self.along[0]}" if len(self.along) == 1 else f" from {self.along[0]} to {self.along[-1]}"
-        return f"{what} of at most {in_words(self.limit_s)}{where}"
+        return f"{statistic} of at most {in_words(self.limit_s)}{where}"
 
 
 Limits = tuple[LatencyLimit, ...]

@@ -76,7 +76,7 @@ def _limit(
     return LatencyLimit(limit_s, along, over_s, percentile)
 
 
-def _time(node: DocumentNode, problems: Problems, what: str, least_s: float, why_least: str) -> float | None:
+def _time(node: DocumentNode, problems: Problems, noun: str, least_s: float, why_least: str) -> float | None:
     """Seconds up to `LONGEST_S`, written as a number of them or with a unit."""
     value = node.value
     seconds: float | None = None
@@ -86,11 +86,11 @@ def _time(node: DocumentNode, problems: Problems, what: str, least_s: float, why
         exact = in_unit(value, "s")
         seconds = None if exact is None else float(exact)
     if seconds is None or not math.isfinite(seconds):
-        problems.add("ill_typed", node.position, f"The {what} is no time.", _FORM)
+        problems.add("ill_typed", node.position, f"The {noun} is no time.", _FORM)
         return None
     if not least_s <= seconds <= LONGEST_S:
         problems.add(
-            "out_of_range", node.position, f"The {what} is {in_words(seconds)}.",
+            "out_of_range", node.position, f"The {noun} is {in_words(seconds)}.",
             f"Write {in_words(least_s)} to {in_words(LONGEST_S)}{f': {why_least}' if seconds < least_s else ''}.")
         return None
     return seconds

@@ -29,7 +29,7 @@ def not_plain(name: str) -> int | None:
     >>> not_plain("Données — 東京 #2"), not_plain("traf\u202efic"), not_plain("a\\nb")
     (None, 4, 1)
     """
-    return next((place for place, character in enumerate(name) if not _is_plain(character)), None)
+    return next((index for index, character in enumerate(name) if not _is_plain(character)), None)
 
 
 def described(character: str) -> str:
@@ -57,10 +57,10 @@ def require_plain(name: str, *, what: str, most: int) -> str:
     """
     if not name or len(name) > most:
         raise NameNotPlain(f"{what} is {'too long' if name else 'empty'}.", remedy=f"Give 1 to {most} characters.")
-    if (place := not_plain(name)) is not None:
+    if (index := not_plain(name)) is not None:
         raise NameNotPlain(
-            f"{what} has {described(name[place])} at character {place + 1}.",
-            remedy="Take it out: names hold what can be seen, and single spaces of the usual kind.", place=place + 1)
+            f"{what} has {described(name[index])} at character {index + 1}.",
+            remedy="Take it out: names hold what can be seen, and single spaces of the usual kind.", place=index + 1)
     return name
 
 

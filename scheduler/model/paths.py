@@ -76,8 +76,8 @@ class TaskPath:
         made = {INPUT: share(entering) if INPUT in shared else entering}
         for name, above in self.parents().items():
             read = reduce(join, (made[source] for source in above))
-            given = (yield tasks[name], read) if name in tasks else read
-            made[name] = share(given) if name in shared else given
+            input_value = (yield tasks[name], read) if name in tasks else read
+            made[name] = share(input_value) if name in shared else input_value
         return made[OUTPUT]
 
     def follow(

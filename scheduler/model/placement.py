@@ -83,7 +83,7 @@ class Placement:
 
     def in_use(self) -> Placement:
         """The same on the slots alone that hold something."""
-        number = {position: place for place, position in enumerate(self.held)}
+        number = {position: index for index, position in enumerate(self.held)}
         if len(number) == len(self.slots):
             return self
         return replace(

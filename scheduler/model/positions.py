@@ -83,14 +83,14 @@ def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
 
 def _offset(text: str, word: int) -> int:
     """Where the ``word``-th character of a text with single spaces between its words stands in the text itself."""
-    seen, ended = 0, 0
+    length_read, ended = 0, 0
     for part in re.finditer(r"\S+", text):
-        seen += bool(ended)  # the space between
-        if word <= seen:
+        length_read += bool(ended)  # the space between
+        if word <= length_read:
             return ended
-        if word <= seen + len(part.group()):
-            return part.start() + word - seen - 1
-        seen, ended = seen + len(part.group()), part.end()
+        if word <= length_read + len(part.group()):
+            return part.start() + word - length_read - 1
+        length_read, ended = length_read + len(part.group()), part.end()
     return ended
 
 

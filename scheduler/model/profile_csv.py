@@ -162,7 +162,7 @@ def write_entries(entries: Iterable[ProfileEntry]) -> str:
 
 
 def _of_header(header: tuple[str, ...]) -> Iterator[Problem]:
-    columns, seen = (*REQUIRED, *OPTIONAL), set[str]()
+    columns, seen_names = (*REQUIRED, *OPTIONAL), set[str]()
     for name in REQUIRED:
         if name not in header:
             yield _problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
@@ -170,9 +170,9 @@ def _of_header(header: tuple[str, ...]) -> Iterator[Problem]:
         if name not in columns:
             yield _problem(
                 1, f"Column {name!r} is not known", f"Leave it out; known are {', '.join(columns)}.", column)
-        elif name in seen:
+        elif name in seen_names:
             yield _problem(1, f"There is a second column {name}", "Leave one of them out.", column)
-        seen.add(name)
+        seen_names.add(name)
 
 
 def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems: list[Problem]) -> None:
@@ -226,9 +226,9 @@ def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) ->
         return ProfileEntry(profile, rough=marked("rough"), at_least=marked("at_least"), line=rows[0].line)
     except InvalidProfile as error:
         # Lines are right one by one: it is the last of two for the same number of threads.
-        seen: dict[int, int] = {}
+        first_lines: dict[int, int] = {}
         line = next((
-            row.line for row in rows if seen.setdefault(row.point.threads, row.line) != row.line), rows[-1].line)
+            row.line for row in rows if first_lines.setdefault(row.point.threads, row.line) != row.line), rows[-1].line)
         problems.append(_problem(line, error.message, error.remedy))
         return None
 

@@ -170,6 +170,6 @@ class Supply:
         return (name for name in names if name not in taken)
 
 
-def _require_price(price: float, what: str, **facts: object) -> None:
+def _require_price(price: float, message: str, **facts: object) -> None:
     if not is_between(price, 0):
-        raise InvalidResources(what, remedy="Give a price from 0.", price=price, **facts)
+        raise InvalidResources(message, remedy="Give a price from 0.", price=price, **facts)

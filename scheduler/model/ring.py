@@ -81,7 +81,7 @@ class Ring:
     @classmethod
     def even(cls, by: Sequence[str], bundles: Sequence[str]) -> Ring:
         """Bundles clockwise in this order, from the ring's beginning on, with ranges of the same size but for one."""
-        return cls(tuple(by), {place * KEY_GROUPS // len(bundles): bundle for place, bundle in enumerate(bundles)})
+        return cls(tuple(by), {index * KEY_GROUPS // len(bundles): bundle for index, bundle in enumerate(bundles)})
 
     @cached_property
     def bundles(self) -> tuple[str, ...]:
@@ -122,22 +122,22 @@ class Ring:
     @cached_property
     def ranges(self) -> tuple[KeyRange, ...]:
         """All of them, clockwise from the first token."""
-        return tuple(self._range(place) for place in range(len(self._sorted)))
+        return tuple(self._range(index) for index in range(len(self._sorted)))
 
     def clockwise(self, token: int) -> Iterator[KeyRange]:
         """The ranges behind a token's own, each once, up to the one before it."""
-        place = self._place(token)
-        return (self._range((place + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
+        index = self._place(token)
+        return (self._range((index + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
 
     def _place(self, token: int) -> int:
-        place = bisect_right(self._sorted, token) - 1
-        if place < 0 or self._sorted[place] != token:
+        index = bisect_right(self._sorted, token) - 1
+        if index < 0 or self._sorted[index] != token:
             raise ValueError(f"there is no token {token}: choose one of {list(self._sorted)}")
-        return place
+        return index
 
-    def _range(self, place: int) -> KeyRange:
-        token = self._sorted[place]
-        size = (self._sorted[(place + 1) % len(self._sorted)] - token) % KEY_GROUPS or KEY_GROUPS
+    def _range(self, index: int) -> KeyRange:
+        token = self._sorted[index]
+        size = (self._sorted[(index + 1) % len(self._sorted)] - token) % KEY_GROUPS or KEY_GROUPS
         return KeyRange(token, size, self.tokens[token])
 
     @cached_property
@@ -148,7 +148,7 @@ class Ring:
     def _table(self) -> tuple[tuple[str, ...], array[int]]:
         """Bundles, and by group the place of its own among them: so that an owner is found in O(1)."""
         bundles = self.served
-        index = {bundle: place for place, bundle in enumerate(bundles)}
+        index = {bundle: index for index, bundle in enumerate(bundles)}
         table = array("H", [index[self.tokens[self._sorted[-1]]]]) * KEY_GROUPS
         for token, behind in zip(self._sorted, (*self._sorted[1:], KEY_GROUPS), strict=True):
             table[token:behind] = array("H", [index[self.tokens[token]]]) * (behind - token)

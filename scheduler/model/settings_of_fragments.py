@@ -183,5 +183,5 @@ def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragm
     ended = before.keys() - after.keys()
     staying = {name: chosen for name, chosen in settings.items() if name not in ended}
     new = settings_of_new(before, after, settings, open_in_slots(fragments, staying), plan.settings_after)
-    wanted = changed_settings(plan.settings_before, plan.settings_of_others, settings)
-    return {name: chosen for name, chosen in {**staying, **new, **wanted}.items() if chosen != USUAL}
+    requested_settings = changed_settings(plan.settings_before, plan.settings_of_others, settings)
+    return {name: chosen for name, chosen in {**staying, **new, **requested_settings}.items() if chosen != USUAL}

@@ -64,8 +64,8 @@ def _join_loops(draft: Draft, problems: Problems) -> None:
     """Let streams that name a loop begin and end with tasks of its iterations."""
     streams: list[DraftStream] = []
     for stream in draft.streams:
-        entered, left = (draft.loops.get(name) for name in (_end(stream), _start(stream)))
-        sources = [_start(stream)] if left is None else left.leaving
+        entered, left_loop = (draft.loops.get(name) for name in (_end(stream), _start(stream)))
+        sources = [_start(stream)] if left_loop is None else left_loop.leaving
         targets = [_end(stream)] if entered is None else entered.entering
         streams += [_joined(stream, source, target) for source in sources for target in targets]
         require_few(streams, stream.position, problems)

@@ -215,7 +215,8 @@ class TaskTypes(Mapping[str, TaskType]):
 
     def __init__(self, task_types: Sequence[TaskType]) -> None:
         self._by_name = {task_type.name: task_type for task_type in task_types}
-        ways = Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self)
+        alternates_parameter = Parameter(
+            "alternates", "list", "The ways to do it.", required=True, alternate_types=self)
         guards = Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)
         switching = Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.",
                               default="fast", choices=("fast", WAVE), added=True)
@@ -230,10 +231,11 @@ class TaskTypes(Mapping[str, TaskType]):
         self._unlisted = {
             DYNAMIC: TaskType(
                 DYNAMIC, "transform", "A task with alternates, of which one is on.", build,
-                (ways, guards, switching, by_key), effects=()),
+                (alternates_parameter, guards, switching, by_key), effects=()),
             DYNAMIC_FOLD: TaskType(
                 DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build,
-                (ways, guards, switching, begin, by, learned, warm), effects=(), stateful=True, movable_state=True),
+                (alternates_parameter, guards, switching, begin, by, learned, warm), effects=(), stateful=True,
+                movable_state=True),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

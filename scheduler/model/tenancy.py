@@ -27,7 +27,7 @@ class SlotTenants(Protocol):
 
 def is_open_to(team: str, teams: Collection[str]) -> bool:
     """Whether a slot that holds queries of these teams may take a team's queries, where teams are apart."""
-    return all(other == team for other in teams)
+    return all(owner == team for owner in teams)
 
 
 def is_held_by(team: str, teams: Collection[str]) -> bool:

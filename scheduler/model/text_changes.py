@@ -62,10 +62,10 @@ def text_changes(text: str, meant: Mapping[str, Any], format: Format) -> tuple[T
         changes.sort(key=lambda change: change.start)
         if any(first.end > second.start for first, second in pairwise(changes)):
             return None
-        same = canonical_json(document_value(applied(text, changes), format)) == canonical_json(meant)
+        is_same = canonical_json(document_value(applied(text, changes), format)) == canonical_json(meant)
     except (UnreadableDocument, yaml.YAMLError, RecursionError):
         return None
-    return tuple(changes) if same else None
+    return tuple(changes) if is_same else None
 
 
 def applied(text: str, changes: Sequence[TextChange]) -> str:

@@ -33,9 +33,9 @@ def _on(estate: Estate, task: RunningTask) -> str:
 
 
 def _sources(tasks: Mapping[str, RunningTask], task: RunningTask) -> tuple[str, ...]:
-    seen, waiting = {task.id}, [task.id]
+    reached, waiting = {task.id}, [task.id]
     while waiting:
-        fresh = set(tasks[waiting.pop()].parents) - seen
-        seen |= fresh
+        fresh = set(tasks[waiting.pop()].parents) - reached
+        reached |= fresh
         waiting += fresh
-    return tuple(sorted(name for name in seen if not tasks[name].parents))
+    return tuple(sorted(name for name in reached if not tasks[name].parents))

@@ -16,26 +16,26 @@ def xxhash64(data: bytes, seed: int = SPARKS_SEED) -> int:
     >>> xxhash64(b"Spark") - 2**64
     -4294468057691064905
     """
-    length, place = len(data), 0
+    length, position = len(data), 0
     if length >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
-        while place + 32 <= length:
+        while position + 32 <= length:
             for lane in range(4):
-                lanes[lane] = _round(lanes[lane], _word(data, place + 8 * lane, 8))
-            place += 32
+                lanes[lane] = _round(lanes[lane], _word(data, position + 8 * lane, 8))
+            position += 32
         mixed = sum(_rotated(lane & _MASK, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True))
         for lane in lanes:
             mixed = ((mixed ^ _round(0, lane)) * _P1 + _P4) & _MASK
     else:
         mixed = seed + _P5
     mixed = (mixed + length) & _MASK
-    while place + 8 <= length:
-        mixed = (_rotated(mixed ^ _round(0, _word(data, place, 8)), 27) * _P1 + _P4) & _MASK
-        place += 8
-    if place + 4 <= length:
-        mixed = (_rotated(mixed ^ _word(data, place, 4) * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
-        place += 4
-    for byte in data[place:]:
+    while position + 8 <= length:
+        mixed = (_rotated(mixed ^ _round(0, _word(data, position, 8)), 27) * _P1 + _P4) & _MASK
+        position += 8
+    if position + 4 <= length:
+        mixed = (_rotated(mixed ^ _word(data, position, 4) * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
+        position += 4
+    for byte in data[position:]:
         mixed = _rotated(mixed ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
     mixed = (mixed ^ mixed >> 33) * _P2 & _MASK
     mixed = (mixed ^ mixed >> 29) * _P3 & _MASK
@@ -50,5 +50,5 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 64 - bits) & _MASK
 
 
-def _word(data: bytes, place: int, size: int) -> int:
-    return int.from_bytes(data[place : place + size], "little")
+def _word(data: bytes, position: int, size: int) -> int:
+    return int.from_bytes(data[position : position + size], "little")

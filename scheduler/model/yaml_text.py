@@ -137,9 +137,9 @@ class _Reader:
     def key(self, event: yaml.NodeEvent, parent: TextPosition) -> DocumentNode:
         """A mapping's key with the position of its value; None for one that is refused."""
         if not isinstance(event, yaml.ScalarEvent):
-            what = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or a mapping"
+            key_kind = "an alias" if isinstance(event, yaml.AliasEvent) else "a list or a mapping"
             position = _position(event.start_mark, parent.path)
-            raise self.problems.stop("key_not_text", position, f"A key is {what}.", "Write keys as text.")
+            raise self.problems.stop("key_not_text", position, f"A key is {key_kind}.", "Write keys as text.")
         position = _position(event.start_mark, child_path(parent.path, event.value))
         self.check_node(event, position)
         key = self.problems.clean(event.value, position)

@@ -76,12 +76,14 @@ class SlotSeen:
         return self.cpu_us / 1e6 / self.seconds
 
 
-def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str = "", version: int = 1) -> Costs | None:
+def fit_costs(
+    slots_seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str = "", version: int = 1
+) -> Costs | None:
     """Costs of a class of machine from what its slots were seen to take; None where too little was seen.
 
     Parameters
     ----------
-    seen : iterable of SlotSeen
+    slots_seen : iterable of SlotSeen
         Of slots that had warmed up, the newest first; several of the same queries are added up.
 
     References
@@ -89,7 +91,7 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     .. [1] Hoerl and Kennard, "Ridge Regression: Biased Estimation for Nonorthogonal Problems", 1970.
     .. [2] Huber, "Robust Estimation of a Location Parameter", 1964.
     """
-    slots = [slot for slot in _grouped(seen) if slot.types <= set(task_types)]
+    slots = [slot for slot in _grouped(slots_seen) if slot.types <= set(task_types)]
     if not slots:
         return None
     opened = [slot for slot in slots if slot.has_open_batches]
@@ -149,10 +151,10 @@ class _Figures:
         return counts * self.declared * 1e6 / slot.cpu_us
 
 
-def _grouped(seen: Iterable[SlotSeen]) -> list[SlotSeen]:
+def _grouped(slots_seen: Iterable[SlotSeen]) -> list[SlotSeen]:
     """What was seen of the same queries added up, where that is long enough and something was done."""
     groups: dict[tuple[str, ...], SlotSeen] = {}
-    for slot in seen:
+    for slot in slots_seen:
         groups[slot.group] = _added(groups[slot.group], slot) if slot.group in groups else slot
     return [
         slot for _, slot in sorted(groups.items())
@@ -202,12 +204,12 @@ def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTy
     known_us = np.array(
         [1e6 * slot.seconds * expected_cores(slot, costs=before, task_types=task_types) for slot in opened])
     groups = np.array([sum(_legs(query, task_types) for query in slot.queries) for slot in opened])
-    row, left, factor = groups * prior * 1e6 / taken_us, 1 - known_us / taken_us, 1.0
+    row, unknown_share, factor = groups * prior * 1e6 / taken_us, 1 - known_us / taken_us, 1.0
     for _ in range(ROUNDS):
-        off = np.abs(row * factor - left) / NOISE
+        off = np.abs(row * factor - unknown_share) / NOISE
         weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
         factor = max(0.0, float(
-            (weights @ (row * left) + 1 / TRUST_EVENTS**2) / (weights @ row**2 + 1 / TRUST_EVENTS**2)))
+            (weights @ (row * unknown_share) + 1 / TRUST_EVENTS**2) / (weights @ row**2 + 1 / TRUST_EVENTS**2)))
     return prior * factor
 
 
@@ -233,7 +235,7 @@ def _error(figures: _Figures, groups: Sequence[SlotSeen]) -> float:
     squares = []
     for fold in range(folds):
         held_out = groups[fold::folds]
-        rest = [slot for index, slot in enumerate(groups) if index % folds != fold]
-        _, factors = _fit(figures, rest)
+        other_slots = [slot for index, slot in enumerate(groups) if index % folds != fold]
+        _, factors = _fit(figures, other_slots)
         squares += [float(figures.row(slot) @ factors - 1) ** 2 for slot in held_out]
     return (sum(squares) / len(squares)) ** 0.5

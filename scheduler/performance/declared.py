@@ -41,8 +41,8 @@ def declared_profile(
     cpu = rate_per_s * event_us / MICROSECONDS_PER_S + batch_s / trigger_s
     learned = task_type.name in costs.batch_s
     if cpu > 1 + TOLERANCE:
-        left = max(0.0, 1 - batch_s / trigger_s)  # nothing where batches alone take more: events may cost nothing
-        most_per_s = left / event_us * MICROSECONDS_PER_S if left else 0.0
+        free_share = max(0.0, 1 - batch_s / trigger_s)  # nothing where batches alone take more: events may cost nothing
+        most_per_s = free_share / event_us * MICROSECONDS_PER_S if free_share else 0.0
         raise RateNotHeld(
             f"No slot holds {rate_per_s:g} events/s of {task_type.name}: at the {event_us:g} µs for an event "
             f"that it {'was seen to take' if learned else 'declares'}, and a batch every {trigger_s:g} s, one sustains "

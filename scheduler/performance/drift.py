@@ -61,50 +61,52 @@ def drifts(
     for observation in observations:
         by_threads.setdefault(observation.threads, []).append(observation)
     drifts: list[Drift] = []
-    for threads, seen in sorted(by_threads.items()):
-        if len(seen) < at_least:
+    for threads, thread_observations in sorted(by_threads.items()):
+        if len(thread_observations) < at_least:
             continue
         estimate = profile.estimate(threads)
-        for what, expect in (("cpu", estimate.cpu_at), ("memory", estimate.memory_at)):
+        for resource, expect in (("cpu", estimate.cpu_at), ("memory", estimate.memory_at)):
             pairs = [
                 (expected, observed)
-                for observation in seen
+                for observation in thread_observations
                 if observation.stable
                 and not observation.shared
-                and (observed := getattr(observation, what)) is not None
+                and (observed := getattr(observation, resource)) is not None
                 and (expected := expect(observation.rate_per_s)) >= LEAST_LOAD
             ]
             if len(pairs) >= at_least:
                 ratio = median(observed / expected for expected, observed in pairs)
                 typical = median(expected for expected, _ in pairs)
-                drifts.append(_drift(what, threads, typical, typical * ratio, bound))
-        drifts += _of_rate(threads, estimate.point.rate_per_s, seen, bound, at_least)
+                drifts.append(_drift(resource, threads, typical, typical * ratio, bound))
+        drifts += _of_rate(threads, estimate.point.rate_per_s, thread_observations, bound, at_least)
     return tuple(drifts)
 
 
 def _of_rate(
-    threads: int, peak: float, seen: Sequence[Observation], bound: float, at_least: int
+    threads: int, peak: float, thread_observations: Sequence[Observation], bound: float, at_least: int
 ) -> Iterator[Drift]:
     """The rate that most did instead of the peak: those that failed below it, unless as many kept up with as much."""
     failed = [
         observation.rate_per_s
-        for observation in seen
+        for observation in thread_observations
         if not (observation.stable or observation.shared) and observation.rate_per_s < peak
     ]
-    did = [observation.rate_per_s for observation in seen if observation.stable and observation.rate_per_s > peak]
+    did = [
+        observation.rate_per_s for observation in thread_observations
+        if observation.stable and observation.rate_per_s > peak]
     if len(failed) >= at_least:
         enough = median(failed) * (1 - bound)
         comparable = [
             observation
-            for observation in seen
+            for observation in thread_observations
             if observation.stable and not observation.shared and observation.rate_per_s >= enough
         ]
         if len(failed) > len(comparable):
             yield _drift("rate", threads, peak, median(failed), bound)
             return
-    if len(did) >= at_least and 2 * len(did) > len(seen):
+    if len(did) >= at_least and 2 * len(did) > len(thread_observations):
         yield _drift("rate", threads, peak, median(did), bound)
 
 
-def _drift(what: str, threads: int, expected: float, observed: float, bound: float) -> Drift:
-    return Drift(what, threads, expected, observed, abs(observed - expected) > bound * expected)
+def _drift(quantity: str, threads: int, expected: float, observed: float, bound: float) -> Drift:
+    return Drift(quantity, threads, expected, observed, abs(observed - expected) > bound * expected)

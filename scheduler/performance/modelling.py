@@ -93,17 +93,17 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | SweepResult:
     if lower and spent_s + sweep.trial_s <= sweep.budget_s:
         return lower[0]
     if threads is not None:
-        why = _fed_no_more(by_threads[threads], sweep)
+        reason = _fed_no_more(by_threads[threads], sweep)
     elif max(peaks) < sweep.largest_threads:
-        why = "The peak rate is flat or falls with more threads."
+        reason = "The peak rate is flat or falls with more threads."
     else:
-        why = f"{sweep.largest_threads} threads are the most that were to be measured."
+        reason = f"{sweep.largest_threads} threads are the most that were to be measured."
     if lower:
-        why += (
+        reason += (
             f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
             f"{counted_threads([point.threads for point in reversed(lower)])}: what batches take there is less sure."
         )
-    return _done(peaks, by_threads, sweep, why)
+    return _done(peaks, by_threads, sweep, reason)
 
 
 def measured_profile(
@@ -176,15 +176,15 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     """The next rate to try with a number of threads, or their peak where it is found."""
     if not tried:
         return Try(threads, guess, "as fewer threads suggest" if threads > 1 else "the smallest rate")
-    held = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
-    stable = max(held, default=0.0)
+    typical_trials = {rate: trial for rate, trials in tried.items() if (trial := _typical(trials, sweep))}
+    stable = max(typical_trials, default=0.0)
     above = [rate for rate in tried if rate > stable]
     unstable = min((rate for rate in above if _failed(tried[rate], sweep)), default=inf)
     if (unfed := min(above, default=inf)) < unstable:
-        return _unfed(tried[unfed], held.get(stable), sweep)
+        return _unfed(tried[unfed], typical_trials.get(stable), sweep)
     if unstable == inf:
         if stable >= sweep.largest_rate_per_s:
-            return _Peak(held[stable], bounded=True)
+            return _Peak(typical_trials[stable], bounded=True)
         factor = 4 if threads == 1 else NEARBY if stable <= guess else 2
         return Try(threads, min(factor * stable, sweep.largest_rate_per_s), f"{factor:g} times what was stable")
     if stable and unstable > stable * (1 + sweep.rate_precision):
@@ -199,7 +199,7 @@ def _next_rate(tried: Tried, threads: int, guess: float, sweep: Sweep) -> Try | 
     if not stable and tries <= len(sweep.again_after_s):
         return Try(threads, unstable, "the smallest rate once more, for the machine may have been busy",
                    after_s=sweep.again_after_s[tries - 1])
-    return _Peak(held.get(stable))
+    return _Peak(typical_trials.get(stable))
 
 
 def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep) -> list[Try]:
@@ -220,13 +220,14 @@ def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: 
     return points_found
 
 
-def _unfed(trials: Sequence[Trial], held: Trial | None, sweep: Sweep) -> Try | _Peak:
+def _unfed(trials: Sequence[Trial], stable_trial: Trial | None, sweep: Sweep) -> Try | _Peak:
     """What to do about a rate that the feeder did not reach: try it again, and then take what it did reach."""
     if len(trials) < len(sweep.again_after_s):
         return Try(trials[0].threads, trials[0].rate_per_s, "once more, for less was fed than was asked for",
                    after_s=sweep.again_after_s[len(trials) - 1])
     best = max((replace(trial, rate_per_s=trial.offered_per_s) for trial in trials), key=lambda trial: trial.rate_per_s)
-    return _Peak(held if held is not None and held.rate_per_s > best.rate_per_s else best, at_least=True)
+    is_more = stable_trial is not None and stable_trial.rate_per_s > best.rate_per_s
+    return _Peak(stable_trial if is_more else best, at_least=True)
 
 
 def _failed(trials: Sequence[Trial], sweep: Sweep) -> bool:
@@ -269,8 +270,8 @@ def _out_of_time(
         stable = [trial for trials in tried.values() if (trial := _typical(trials, sweep))]
         if threads not in best and stable:
             best[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
-    why = f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:.0f} s are spent."
-    return _done(best, by_threads, sweep, why)
+    reason = f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:.0f} s are spent."
+    return _done(best, by_threads, sweep, reason)
 
 
 def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
@@ -281,7 +282,7 @@ def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
     return replace(point, cpu=min(1.0, trial.cpu), idle_cpu=min(trial.idle_cpu, trial.cpu, 1.0))
 
 
-def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, why: str) -> SweepResult:
+def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, reason: str) -> SweepResult:
     points = tuple(
         Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
               min(peak.trial.idle_cpu, peak.trial.cpu, 1.0), min(peak.trial.idle_memory, peak.trial.memory, 1.0))
@@ -303,15 +304,15 @@ def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sw
         if any(rate < peak.rate_per_s and _failed(trials, sweep) for rate, trials in by_threads[threads].items())
     ]
     if doubted:
-        why += (f" Less than the peak of {counted_threads(doubted)} was tried, too, and never stable: that peak is "
+        reason += (f" Less than the peak of {counted_threads(doubted)} was tried, too, and never stable: that peak is "
                 "less sure.")
     if lost := [threads for threads, peak in sorted(peaks.items()) if peak.trial is None]:
-        why += (f" Nothing was stable with {counted_threads(lost)}, not even {sweep.smallest_rate_per_s:g} events/s: "
-                "there is no point for that.")
+        reason += (f" Nothing was stable with {counted_threads(lost)}, not even {sweep.smallest_rate_per_s:g} "
+                   "events/s: there is no point for that.")
     rough = tuple(sorted(threads for threads, peak in peaks.items() if not peak.precise or threads in doubted))
     at_least = tuple(sorted(threads for threads, peak in peaks.items() if peak.at_least))
     eased = (_at_ease(point) if peaks[point.threads].spare else point for point in with_fixed_load(points, stable))
-    return SweepResult(tuple(eased), why, rough, at_least, speed)
+    return SweepResult(tuple(eased), reason, rough, at_least, speed)
 
 
 def _at_ease(point: Point) -> Point:

@@ -257,8 +257,8 @@ class _Memory:
         return _line_within(1.0 - self.fixed, self.moving, up_to=up_to)
 
 
-def _line_within(left: float, moving: float, *, up_to: float) -> float:
+def _line_within(free_share: float, moving: float, *, up_to: float) -> float:
     """How many times ``moving`` what is left holds, at most ``up_to``."""
-    if left < -TOLERANCE:
+    if free_share < -TOLERANCE:
         return 0.0
-    return min(up_to, max(0.0, left) / moving) if moving else up_to
+    return min(up_to, max(0.0, free_share) / moving) if moving else up_to

@@ -170,11 +170,11 @@ class EstateFlow:
         shares, is_short = dict[str, float](), False
         for slot, queries in parts.items():
             left_cores = 1.0 - self.costs.slot_cores - taken[slot]
-            wanted = self._wanted(queries, conditions, asked_per_s)
-            totals = {name: sum(cores.values()) for name, cores in wanted.items()}
+            needed_cores = self._wanted(queries, conditions, asked_per_s)
+            totals = {name: sum(cores.values()) for name, cores in needed_cores.items()}
             is_short = is_short or sum(totals.values()) > left_cores
             for name, cores in shared_out(totals, left_cores).items():
-                for task, asked_cores in wanted[name].items():
+                for task, asked_cores in needed_cores[name].items():
                     shares[task] = shares.get(task, 0.0) + cores * asked_cores / totals[name]
         return shares, is_short
 
@@ -182,16 +182,16 @@ class EstateFlow:
         self, queries: Sequence[tuple[str, float]], conditions: Conditions, asked_per_s: Mapping[str, float]
     ) -> dict[str, dict[str, float]]:
         """Cores that the tasks of a slot's queries need for what comes and what waits, by query and task."""
-        wanted: dict[str, dict[str, float]] = {}
+        needed_cores: dict[str, dict[str, float]] = {}
         for name, part in queries:
-            by_task = wanted.setdefault(name, {})
+            by_task = needed_cores.setdefault(name, {})
             for task in self._working[name].active_tasks:
                 events = asked_per_s.get(task, 0.0) + conditions.waiting.get(task, 0.0) / conditions.seconds
                 by_task[task] = by_task.get(task, 0.0) + part * max(LEAST, events * self.event_s(task))
-        return wanted
+        return needed_cores
 
 
-def shared_out(wanted: Mapping[str, float], cores: float) -> dict[str, float]:
+def shared_out(needed_cores: Mapping[str, float], cores: float) -> dict[str, float]:
     """A core among queries, as an operating system does it: none gets less than another that wants no more.
 
     Who wants less than an equal part gets that, and others the rest in equal parts (max-min fairness); what nobody
@@ -202,10 +202,10 @@ def shared_out(wanted: Mapping[str, float], cores: float) -> dict[str, float]:
     >>> shared_out({"a": 0.1, "b": 2.0, "c": 0.6}, 0.9)
     {'a': 0.1, 'c': 0.4, 'b': 0.4}
     """
-    total = sum(wanted.values())
+    total = sum(needed_cores.values())
     if total <= cores:
-        return {name: wanted_cores * cores / total for name, wanted_cores in wanted.items()}
+        return {name: wanted_cores * cores / total for name, wanted_cores in needed_cores.items()}
     shares: dict[str, float] = {}
-    for number, name in enumerate(sorted(wanted, key=lambda query: wanted[query])):
-        shares[name] = min(wanted[name], (cores - sum(shares.values())) / (len(wanted) - number))
+    for number, name in enumerate(sorted(needed_cores, key=lambda query: needed_cores[query])):
+        shares[name] = min(needed_cores[name], (cores - sum(shares.values())) / (len(needed_cores) - number))
     return shares

@@ -173,10 +173,11 @@ class PlayedActuator:
     # Decisions as plans, by what they change --------------------------------------------------------------------------
 
     def _moved(self, decision: Decision) -> Plan:
-        given = decision.arguments
+        arguments = decision.arguments
         return plan_move(
-            self.estate, decision.target, query=given["query"], slot=given["slot"], along=given["along"].split(),
-            task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
+            self.estate, decision.target, query=arguments["query"], slot=arguments["slot"],
+            along=arguments["along"].split(), task_types=self.setup.task_types, prices=self.setup.prices,
+            why=decision.why)
 
     def _set(self, decision: Decision) -> Plan:
         return plan_settings(

@@ -59,13 +59,13 @@ class PlayedProfiles:
             for bundle in estate.fragments[name].queries if name in estate.fragments else ():
                 on_slot[bundle.slot] = on_slot.get(bundle.slot, 0) + 1
         for profile in self.in_use.values():
-            seen = self._seen.setdefault(profile.used.id, deque(maxlen=MOST_COMPARED))
+            observations = self._seen.setdefault(profile.used.id, deque(maxlen=MOST_COMPARED))
             for task in sorted(profile.tasks & estate.places.keys()):
                 fragment = estate.fragments[estate.places[task][0]]
                 if fragment.active_tasks != (task,) or fragment.id not in loads:
                     continue
                 stable = not falls_short(done_per_s[task], came_per_s[task])
-                seen.extend((now_s, Observation(
+                observations.extend((now_s, Observation(
                     bundle.threads, done_per_s[task] * bundle.weight, loads[fragment.id].cores * bundle.weight, None,
                     stable, on_slot[bundle.slot] > 1)) for bundle in fragment.queries if bundle.weight)
 
@@ -125,7 +125,8 @@ class PlayedProfiles:
 
     def give_up(self, kind: str) -> None:
         """Its slot is free again."""
-        self.measured_on = {slot: other for slot, other in self.measured_on.items() if other != kind}
+        self.measured_on = {
+            slot: measured_kind for slot, measured_kind in self.measured_on.items() if measured_kind != kind}
 
     def use_again(self, before: PlayedProfile) -> None:
         """The profile before is used again."""

@@ -151,16 +151,16 @@ class PlayedWorld:
                 for bundle in fragment.queries}
         queries = queries_of(
             estate, task_types=setup.task_types, costs=setup.costs, rates=MeasuredRates(into, out_per_s),
-            intervals=setup.intervals, seen={}, trigger_ms=intervals_ms)
+            intervals=setup.intervals, batches_seen={}, trigger_ms=intervals_ms)
         wants = wants_of(estate, {name: limits for name, limits in setup.limits.items() if name in estate.submitted})
         refusals = {name: self._refusal(name) for name in queries.costs if not estate.fragments[name].divided}
         limits = [want for _, want in wants.values()]
         opened = frozenset(name for name, settings in estate.settings.items() if settings.real_time)
         was_open = frozenset() if before is None else before.chosen.open
         chosen = keep_modes(queries, limits, opened, before=was_open)
-        _, wanted = choose_freely(chosen, queries, limits, refusals)
+        _, modes = choose_freely(chosen, queries, limits, refusals)
         self._paced = _Paced(
-            estate, asked_per_s, queries, wants, refusals, chosen, wanted,
+            estate, asked_per_s, queries, wants, refusals, chosen, modes,
             self._flow.fixed_cores(chosen, queries.costs, asked_per_s), self._whole(queries, chosen))
         return self._paced
 

@@ -159,9 +159,9 @@ class _Rewriting:
 
         def rank(offer: tuple[RunningTask, Refined, str]) -> tuple[bool, int, str]:
             inside = sum(
-                self._narrowed(offer[0], other.type, other.config) is not None
-                for other, *_ in offers
-                if other is not offer[0]
+                self._narrowed(offer[0], other_task.type, other_task.config) is not None
+                for other_task, *_ in offers
+                if other_task is not offer[0]
             )
             return offer[2] not in self.running, inside, offer[0].id
 

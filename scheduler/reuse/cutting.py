@@ -54,24 +54,24 @@ def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) 
 
 
 def scheduled_anew(
-    estate: EstateView, wanted: Mapping[str, TaskDivision], *, ids: Iterator[str], task_types: TaskTypes,
-    left: Collection[str] = (),
+    estate: EstateView, divisions: Mapping[str, TaskDivision], *, ids: Iterator[str], task_types: TaskTypes,
+    left_bundles: Collection[str] = (),
 ) -> FragmentChange:
     """Let running tasks have the parts that a schedule has for them; what need not change stays as it is.
 
     Parameters
     ----------
-    wanted : mapping of str to TaskDivision
+    divisions : mapping of str to TaskDivision
         By running task; those fused with others can be cut (``why_fused``).
     """
     changes: list[FragmentChange] = []
     heads: dict[str, str] = {}  # of fragments that are cut, the first piece
-    for task_id, wanted_head in wanted.items():
+    for task_id, wanted_head in divisions.items():
         fragment = estate.fragments[estate.places[task_id][0]]
         hands_over = _hands_over(estate, fragment, task_types=task_types)
         if fragment.divided_by_key or (fragment.tasks == (task_id,) and wanted_head.by_key):
             changes.append(keys_divided_anew(
-                fragment, wanted_head.parts, ids=ids, left=left,
+                fragment, wanted_head.parts, ids=ids, left_bundles=left_bundles,
                 works_on=task_types[estate.tasks[task_id].type].by_marks is None))
         elif fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
             changes.append(
@@ -80,7 +80,7 @@ def scheduled_anew(
                     fragment,
                     wanted_head.parts,
                     ids=ids,
-                    left=left,
+                    left_bundles=left_bundles,
                     whole=wanted_head.whole,
                     divide=not wanted_head.serial,
                     hands_over=hands_over,
@@ -92,7 +92,7 @@ def scheduled_anew(
                 for task_name in fragment.active_tasks
                 if task_types[estate.tasks[task_name].type].terminal == "output"
             }
-            change = _cut(fragment, wanted, ids=ids, outputs=outputs)
+            change = _cut(fragment, divisions, ids=ids, outputs=outputs)
             heads[fragment.id] = next(iter(change.after))
             changes.append(change)
     change = together([change for change in changes if change.steps])
@@ -119,12 +119,12 @@ def _only_moves(fragment: Fragment, wanted_head: TaskDivision) -> bool:
 
 
 def _cut(
-    fragment: Fragment, wanted: Mapping[str, TaskDivision], *, ids: Iterator[str], outputs: Collection[str]
+    fragment: Fragment, divisions: Mapping[str, TaskDivision], *, ids: Iterator[str], outputs: Collection[str]
 ) -> FragmentChange:
     """A chain as pieces: each task that is scheduled alone, the others together as they were."""
     groups: list[list[str]] = []
     for task_id in fragment.active_tasks:
-        if task_id in wanted or not groups or groups[-1][-1] in wanted:
+        if task_id in divisions or not groups or groups[-1][-1] in divisions:
             groups.append([])
         groups[-1].append(task_id)
     names = [next(ids) for _ in groups]
@@ -139,7 +139,7 @@ def _cut(
         plain = Fragment(
             name, tuple(group), fragment.slot, len(group), outlets=outlets, channels=channels, inherits=(fragment.id,),
             team=fragment.team)
-        wanted_head = wanted.get(group[0])
+        wanted_head = divisions.get(group[0])
         # What neither reads nor writes anything of before, and has no state, begins anew wherever it likes.
         anew = wanted_head is not None and not (
             wanted_head.serial or wanted_head.by_key) and number > 0 and not channels

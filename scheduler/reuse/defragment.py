@@ -218,14 +218,14 @@ def _saved_ms(latency_ms: float | None, *, apart_ms: float) -> float:
 def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRule) -> str:
     """A step's gain against its disruption, and the rule, for those who approve it."""
     *others, last = fusion.path
-    what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
+    change_text = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
     dead_tasks = f"{fusion.dead_tasks} task{'s' * (fusion.dead_tasks != 1)}"
     dead = f" and leaves out {dead_tasks} that nobody needs" if fusion.dead_tasks else ""
     sooner = f", and events arrive about {figure_in_words(worth.latency_ms / 1000)} sooner" if worth.latency_ms else ""
     verdict = "enough" if worth.satisfies(rule) else "not enough"
     rule_in_words = f": {verdict}, for it should gain {rule.ratio:g} times as much" if rule.ratio else ""
     return (
-        f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {figure_in_words(worth.gap_s)} nothing "
+        f"{change_text}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {figure_in_words(worth.gap_s)} nothing "
         f"passes, so {worth.events_delayed:.0f} events are late; none is lost. Over the "
         f"{figure_in_words(3600 * worth.hours)} ahead that count it gains {_money(worth.gain)} {prices.currency} and "
         f"disturbs by {_money(worth.disruption)}{rule_in_words}."

@@ -88,8 +88,9 @@ class _Match:
 
 
 def divided_anew(
-    task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
-    whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False, hands_over: bool = False,
+    task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str],
+    left_bundles: Collection[str] = (), whole: bool = False, was: Sequence[RunningBundle] = (), divide: bool = False,
+    hands_over: bool = False,
 ) -> FragmentChange:
     """A fragment with these parts in place of its bundles.
 
@@ -123,7 +124,7 @@ def divided_anew(
     matched = {match.bundle.id for match in matches if match.bundle}
     working = working_bundles(fragment)
     leaving = [replace(bundle, weight=0.0) for bundle in working if bundle.id not in matched]
-    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
+    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left_bundles]
     bundles = [_bundle_of(match, ids, hands_over=hands_over and fragment.divided) for match in matches]
     pairs = [(match.bundle, bundle) for match, bundle in zip(matches, bundles, strict=True)]
     starts = [bundle.id for old, bundle in pairs if old is None]
@@ -150,7 +151,7 @@ def divided_anew(
 
 
 def keys_divided_anew(
-    fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
+    fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left_bundles: Collection[str] = (),
     works_on: bool = True,
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.
@@ -166,7 +167,7 @@ def keys_divided_anew(
         Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
     """
     bundles_now = working_bundles(fragment)
-    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
+    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left_bundles]
     stays = fragment.divided_by_key and is_cut_so(parts, bundles_now)
     homes = _homes(parts, bundles_now) if stays else []
     near_of = str if is_changing_hands(fragment) else node_of  # who has not begun has nothing to hand over
@@ -207,8 +208,8 @@ def _with_keys_of(
     hands = _named_pieces(working, parts, pieces) if all(part.key_ranges for part in parts) else _sized_pieces(
         bundles_now, parts, pieces, _standing(working, parts))
     bundles = []
-    for place, part in enumerate(parts):
-        bundle, has = hands[place]
+    for index, part in enumerate(parts):
+        bundle, has = hands[index]
         ranges, givers = joined(has), dict.fromkeys(piece.giver for piece in has)
         if bundle is None:
             bundles.append(RunningBundle(
@@ -229,11 +230,11 @@ def _named_pieces(
     """Where parts name their ranges: a bundle works on that has all of its slot's part."""
     hands: Hands = {}
     every, free = [piece for own_pieces in pieces.values() for piece in own_pieces], list(bundles_now)
-    for place, part in enumerate(parts):
+    for index, part in enumerate(parts):
         bundle = next((bundle for bundle in free if bundle.key_ranges and bundle.slot == part.slot and sum(
             piece.size for piece in within(pieces[bundle.id], part.key_ranges)) == part.key_groups), None)
-        hands[place] = bundle, within(every, part.key_ranges)
-        free = [other for other in free if other is not bundle]
+        hands[index] = bundle, within(every, part.key_ranges)
+        free = [free_bundle for free_bundle in free if free_bundle is not bundle]
     return hands
 
 
@@ -244,18 +245,19 @@ def _sized_pieces(
     """Where parts have a size alone: a bundle works on whose slot has a part that is no larger. The heir of one that
     grows takes all that it had, and new bundles what others give away."""
     hands: Hands = {}
-    grows = {place: bundle for place, bundle in stands.items() if parts[place].key_groups > bundle.key_groups}
-    given = {bundle.id: list(pieces[bundle.id]) for bundle in bundles_now if bundle not in grows.values()}
-    for place, bundle in stands.items():
-        if place not in grows:
-            stay, given[bundle.id] = cut_off(pieces[bundle.id], parts[place].key_groups)
-            hands[place] = bundle, stay
-    pool = sorted((piece for own_pieces in given.values() for piece in own_pieces), key=lambda piece: piece.first)
-    for place, part in enumerate(parts):
-        if place not in hands:
-            base = pieces[grows[place].id] if place in grows else []
+    grows = {index: bundle for index, bundle in stands.items() if parts[index].key_groups > bundle.key_groups}
+    given_pieces = {bundle.id: list(pieces[bundle.id]) for bundle in bundles_now if bundle not in grows.values()}
+    for index, bundle in stands.items():
+        if index not in grows:
+            stay, given_pieces[bundle.id] = cut_off(pieces[bundle.id], parts[index].key_groups)
+            hands[index] = bundle, stay
+    pool = sorted(
+        (piece for own_pieces in given_pieces.values() for piece in own_pieces), key=lambda piece: piece.first)
+    for index, part in enumerate(parts):
+        if index not in hands:
+            base = pieces[grows[index].id] if index in grows else []
             more, pool = cut_off(pool, part.key_groups - sum(piece.size for piece in base))
-            hands[place] = None, [*base, *more]
+            hands[index] = None, [*base, *more]
     return hands
 
 
@@ -263,19 +265,19 @@ def _standing(bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle
     """The bundle that has a part's slot already, by the part's place: the largest part there to the largest bundle."""
     free = sorted((bundle for bundle in bundles_now if bundle.key_ranges), key=lambda bundle: -bundle.key_groups)
     stands: dict[int, RunningBundle] = {}
-    for place in sorted(range(len(parts)), key=lambda place: -parts[place].key_groups):
-        bundle = next((bundle for bundle in free if bundle.slot == parts[place].slot), None)
+    for index in sorted(range(len(parts)), key=lambda index: -parts[index].key_groups):
+        bundle = next((bundle for bundle in free if bundle.slot == parts[index].slot), None)
         if bundle is not None:
-            stands[place] = bundle
+            stands[index] = bundle
             free.remove(bundle)
     return stands
 
 
 def is_cut_so(parts: Iterable[WantedBundle], bundles_now: Iterable[RunningBundle]) -> bool:
     """Whether bundles have the ranges of these parts, or ranges as large where parts name none, whoever has which."""
-    wanted, bundles = list(parts), list(bundles_now)
-    measure = attrgetter("key_ranges" if all(part.key_ranges for part in wanted) else "key_groups")
-    return sorted(map(measure, wanted)) == sorted(map(measure, bundles))
+    wanted_parts, bundles = list(parts), list(bundles_now)
+    measure = attrgetter("key_ranges" if all(part.key_ranges for part in wanted_parts) else "key_groups")
+    return sorted(map(measure, wanted_parts)) == sorted(map(measure, bundles))
 
 
 def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
@@ -288,7 +290,7 @@ def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
 def is_changing_hands(fragment: Fragment) -> bool:
     """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
     return any(
-        other.leaving for bundle in fragment.bundles if not bundle.leaving for other in fragment.before(bundle))
+        giver.leaving for bundle in fragment.bundles if not bundle.leaving for giver in fragment.before(bundle))
 
 
 def keyed_bundles(
@@ -303,17 +305,17 @@ def keyed_bundles(
 
 def _homes(parts: Sequence[WantedBundle], bundles_now: Sequence[RunningBundle]) -> list[WantedBundle]:
     """A part for each bundle that is as large: on its slot, else on its node, else anywhere."""
-    left, homes = list(parts), {}
+    remaining_parts, homes = list(parts), {}
     for near in (
         lambda part, bundle: part.slot == bundle.slot,
         lambda part, bundle: node_of(part.slot) == node_of(bundle.slot), lambda part, bundle: True,
     ):
         for bundle in bundles_now:
             near_part = None if bundle.id in homes else next(
-                (part for part in left if is_cut_so([part], [bundle]) and near(part, bundle)), None)
+                (part for part in remaining_parts if is_cut_so([part], [bundle]) and near(part, bundle)), None)
             if near_part is not None:
                 homes[bundle.id] = near_part
-                left.remove(near_part)
+                remaining_parts.remove(near_part)
     return [homes[bundle.id] for bundle in bundles_now]
 
 

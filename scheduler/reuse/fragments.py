@@ -47,9 +47,9 @@ def cut_into_chains(
         Running task ids, upstream first within a chain; the chains in such order that one reads only from earlier
         ones. They partition the tasks.
     """
-    given = {task.id: task for task in tasks}
-    streams = {task.id: [parent for parent in task.parents if parent in given] for task in tasks}
-    new = {task_id: given[task_id] for task_id in TopologicalSorter(streams).static_order()}
+    tasks_by_id = {task.id: task for task in tasks}
+    streams = {task.id: [parent for parent in task.parents if parent in tasks_by_id] for task in tasks}
+    new = {task_id: tasks_by_id[task_id] for task_id in TopologicalSorter(streams).static_order()}
     children: dict[str, list[str]] = {task_id: [] for task_id in new}
     way_to_sink: dict[str, int] = {}
     for task_id in reversed(new):

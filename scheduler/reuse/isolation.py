@@ -97,7 +97,7 @@ def cut_for_others(estate: EstateView, fragment: Fragment, *, slow: int, task_ty
         None where all who need the chain need the slow task.
     """
     users = [_working_users(estate, task_id) for task_id in fragment.active_tasks]
-    position = next(place for place, count in enumerate(users) if count == users[slow])
+    position = next(index for index, count in enumerate(users) if count == users[slow])
     if position == 0:
         return None
     if is_scheduled(estate, fragment):

@@ -33,9 +33,9 @@ def refined_alternates(config: Mapping[str, Any], refining: Refining, *, task_ty
     refining : callable
         What refines the wider stream to that of a task; to that of an equal one a task of the type `PASSES`.
     """
-    ways = config[ALTERNATES]
+    alternates = config[ALTERNATES]
     if PASSES not in task_types or config.get(BY) or any(
-            _RATE.search(str(way.get(key) or "")) for way in ways for key in ("guard", "value")):
+            _RATE.search(str(way.get(key) or "")) for way in alternates for key in ("guard", "value")):
         return None
 
     def refined(type_name: str, stated: Mapping[str, Any]) -> Refined | None:
@@ -43,7 +43,7 @@ def refined_alternates(config: Mapping[str, Any], refining: Refining, *, task_ty
         is_fit = answer is not None and answer.type in task_types and not why_no_alternate(task_types[answer.type])
         return answer if is_fit else None
 
-    on_top = [_path(way, refined) if TASKS in way else _task(way, refined) for way in ways]
+    on_top = [_path(way, refined) if TASKS in way else _task(way, refined) for way in alternates]
     return None if None in on_top else Refined(DYNAMIC, {**config, ALTERNATES: on_top})
 
 

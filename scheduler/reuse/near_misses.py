@@ -66,19 +66,19 @@ class NearMiss:
         """Why what runs already is not read instead, where it is an alternate or has one; empty elsewhere."""
         if not any(difference.becomes for difference in self.differences):
             return ""
-        why = (
+        reason = (
             "As it is, the two run beside each other: an alternate that is off is no part of its query's batches, so "
             "its events are there only while it is on.")
         if any(is_dynamic(difference.becomes) for difference in self.differences):
-            return f"{why} Switches of the shared task would hold for this dataflow, too."
-        return f"{why} Containment lets the dynamic task read the other one where all alternates follow from that."
+            return f"{reason} Switches of the shared task would hold for this dataflow, too."
+        return f"{reason} Containment lets the dynamic task read the other one where all alternates follow from that."
 
     @property
     def text(self) -> str:
         """``window 60 instead of 61 would reuse 4 more tasks and save 0.8 cores``."""
         many = "s" if len(self.reused) != 1 else ""
-        what = ", ".join(f"{difference.text} in {difference.task}" for difference in self.differences)
-        return f"{what} would reuse {len(self.reused)} more task{many} and save {self.cores_saved:.3g} cores"
+        changes_text = ", ".join(f"{difference.text} in {difference.task}" for difference in self.differences)
+        return f"{changes_text} would reuse {len(self.reused)} more task{many} and save {self.cores_saved:.3g} cores"
 
 
 def near_misses(
@@ -197,11 +197,11 @@ class _Search:
         for _ in range(MOST_TASKS_CHANGED):
             edges = [(trial, task_id) for trial in latest for task_id in self.edge(trial)]
             expect(self.look_up, (kin_id for trial, task_id in edges for kin_id in self.kins_of(trial, task_id)))
-            wanted: dict[frozenset[Substitution], _Trial] = {}
+            wanted_trials: dict[frozenset[Substitution], _Trial] = {}
             for trial, task_id in edges:
                 for running_id in self.near(trial, task_id):
-                    wanted.setdefault(trial.taken | {(task_id, running_id)}, trial)
-            made = self.trials(dict(islice(wanted.items(), self.most_trials - looked_at)))
+                    wanted_trials.setdefault(trial.taken | {(task_id, running_id)}, trial)
+            made = self.trials(dict(islice(wanted_trials.items(), self.most_trials - looked_at)))
             looked_at += len(made)
             # A task that was set apart from its equals (fresh state) is found, and then not reused.
             latest = [trial for trial in made if trial.reused.issuperset(task for task, _ in trial.taken)]
@@ -218,8 +218,8 @@ class _Search:
     def kins_of(self, trial: _Trial, task_id: str) -> list[str]:
         """Of its siblings; then of the dynamic tasks beside it, or of what its alternates do."""
         task, above = self.tasks[task_id], [trial.ids[parent] for parent in self.parents[task_id]]
-        ways = sorted({way.type for way in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
-        return [kin(name, parents=above, scope=self.scope) for name in (task.type, *ways)]
+        alternate_types = sorted({way.type for way in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
+        return [kin(name, parents=above, scope=self.scope) for name in (task.type, *alternate_types)]
 
     def near(self, trial: _Trial, task_id: str) -> list[str]:
         task_type = self.task_types[self.tasks[task_id].type]
@@ -232,17 +232,17 @@ class _Search:
                 if running.type == task_type.name:
                     apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
                 else:
-                    other = difference_of_kind(task_type.name, self.configs[task_id], running, task=task_id)
-                    apart = None if other is None else (other,)
+                    kind_difference = difference_of_kind(task_type.name, self.configs[task_id], running, task=task_id)
+                    apart = None if kind_difference is None else (kind_difference,)
                 if apart:
                     nearest.append((sum(difference.distance for difference in apart), running.id))
                     self.neighbours[task_id, running.id], self.siblings[running.id] = apart, running
             self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
         return self.known[task_id, shared]
 
-    def trials(self, wanted: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
+    def trials(self, wanted_trials: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
         """What is reused with the configs that are taken over, each from a trial that takes over one less."""
-        ids = {taken: self.identities(taken, base) for taken, base in wanted.items()}
+        ids = {taken: self.identities(taken, base) for taken, base in wanted_trials.items()}
         expect(self.running, {running_id for running_ids in ids.values() for running_id in running_ids.values()})
         return [
             _Trial(
@@ -295,10 +295,10 @@ class _Search:
         return tuple(task_id for task_id in self.order if task_id in trial.reused - self.as_it_is.reused)
 
     def differences(self, trial: _Trial) -> tuple[ConfigDifference, ...]:
-        place = {task_id: position for position, task_id in enumerate(self.order)}
+        position_of = {task_id: position for position, task_id in enumerate(self.order)}
         return tuple(
             neighbour
-            for taken in sorted(trial.taken, key=lambda taken: place[taken[0]])
+            for taken in sorted(trial.taken, key=lambda taken: position_of[taken[0]])
             for neighbour in self.neighbours[taken]
         )
 

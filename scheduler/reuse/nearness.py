@@ -161,7 +161,7 @@ def _alternates_that_differ(
         kind, config = type_and_config_of(alternate)
         return kind, _stated(config)
 
-    mine, theirs = (sorted(ways, key=lambda way: (*does(way), way["name"])) for ways in (one, other))
+    mine, theirs = (sorted(alternates, key=lambda way: (*does(way), way["name"])) for alternates in (one, other))
     if list(map(does, mine)) != list(map(does, theirs)):
         return []
     return [

@@ -58,12 +58,12 @@ def stateful_downstream(
     lacking: dict[str, None] = {}
     waiting: list[tuple[str, Order]] = [
         (name, ALL if fragments[name].divided_by_key else NONE) for name in fragment_ids]
-    seen = set()
+    visited = set()
     while waiting:
         current = waiting.pop()
-        if current in seen:
+        if current in visited:
             continue
-        seen.add(current)
+        visited.add(current)
         fragment, order = fragments[current[0]], current[1]
         after: dict[str, Order] = {}
         for task_id in fragment.active_tasks:

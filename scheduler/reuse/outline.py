@@ -25,12 +25,12 @@ class Outline:
 
 
 def outline(
-    parents: Mapping[str, Sequence[str]], users: Mapping[str, int], *, most: int, wanted: Collection[str] = ()
+    parents: Mapping[str, Sequence[str]], users: Mapping[str, int], *, most: int, required_tasks: Collection[str] = ()
 ) -> Outline:
     """Show the tasks that serve the most dataflows, after those that are wanted, and bundle the rest.
 
     Whoever uses a task uses what is above it: a parent has at least as many users as its child. What is shown is
-    therefore closed under parents, where ``wanted`` is.
+    therefore closed under parents, where ``required_tasks`` is.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ def outline(
     """
     depth = _depths(parents)
     order = sorted(parents, key=lambda task_id: (
-        task_id not in wanted, -users.get(task_id, 1), depth[task_id], task_id))
-    shown = set(order[: max(most, len(wanted))])
+        task_id not in required_tasks, -users.get(task_id, 1), depth[task_id], task_id))
+    shown = set(order[: max(most, len(required_tasks))])
     hidden = {
         task_id: [parent for parent in above if parent not in shown]
         for task_id, above in parents.items() if task_id not in shown}

@@ -24,11 +24,11 @@ def shared_tasks(tasks_of: Sequence[Iterable[str]]) -> np.ndarray:
     for position, task_ids in enumerate(tasks):
         for task_id in task_ids:
             users.setdefault(task_id, []).append(position)
-    ways = Counter(tuple(positions) for positions in users.values() if len(positions) > 1)
-    incidence = np.zeros((len(tasks), len(ways)), dtype=np.float64)
-    for column, positions in enumerate(ways):
+    position_sets = Counter(tuple(positions) for positions in users.values() if len(positions) > 1)
+    incidence = np.zeros((len(tasks), len(position_sets)), dtype=np.float64)
+    for column, positions in enumerate(position_sets):
         incidence[list(positions), column] = 1.0
-    shared = (incidence * np.fromiter(ways.values(), dtype=np.float64, count=len(ways))) @ incidence.T
+    shared = (incidence * np.fromiter(position_sets.values(), dtype=np.float64, count=len(position_sets))) @ incidence.T
     overlaps = shared.astype(np.int64)
     np.fill_diagonal(overlaps, [len(task_ids) for task_ids in tasks])
     return overlaps
@@ -106,6 +106,6 @@ def _join(linked: np.ndarray, leaves: dict[int, list[int]], gone: int, survivor:
 
 def _facing(one: list[int], other: list[int], similarity: np.ndarray) -> list[int]:
     """The two in a row, each turned so that the ends that meet are the most alike."""
-    ways = [(a, b) for a in (one, one[::-1]) for b in (other, other[::-1])]
-    left, right = max(ways, key=lambda way: similarity[way[0][-1], way[1][0]])
+    orders = [(a, b) for a in (one, one[::-1]) for b in (other, other[::-1])]
+    left, right = max(orders, key=lambda way: similarity[way[0][-1], way[1][0]])
     return left + right

@@ -38,12 +38,12 @@ def wandering(rate_per_s: float, steps: int, rng: Chance) -> Rates:
     rate_per_s : float
         The mean, where it begins.
     """
-    within, place, places = 0.5, 0.0, np.empty(steps)
+    within, position, places = 0.5, 0.0, np.empty(steps)
     for at, change in enumerate(rng.uniform(-0.05, 0.05, steps)):
-        places[at] = place
-        place += change
-        if abs(place) > within:
-            place = float(np.sign(place)) * max(0.0, 2 * within - abs(place))
+        places[at] = position
+        position += change
+        if abs(position) > within:
+            position = float(np.sign(position)) * max(0.0, 2 * within - abs(position))
     return rate_per_s * (1 + places)
 
 
@@ -75,11 +75,11 @@ def speed_traces(machines: int, samples: int, rng: Chance) -> list[Rates]:
     """
     traces = []
     for _ in range(machines):
-        level, place = float(rng.uniform(0.7, 1.0, 1)[0]), 0.0
+        level, deviation = float(rng.uniform(0.7, 1.0, 1)[0]), 0.0
         trace = np.empty(samples)
         for at, change in enumerate(rng.uniform(-0.3, 0.3, samples)):
-            place = 0.8 * place + 0.2 * change
-            trace[at] = level * (1 + place)
+            deviation = 0.8 * deviation + 0.2 * change
+            trace[at] = level * (1 + deviation)
         traces.append(trace)
     return traces
 

@@ -93,11 +93,11 @@ def sum_of_lesser(some: Iterable[float], others: Iterable[float]) -> float:
     7.0
     """
     sides = (list(some), list(others))
-    left = [len(figures) for figures in sides]  # those that are not less than where we are
+    counts_not_less = [len(figures) for figures in sides]  # those that are not less than where we are
     total = 0.0
     for figure, side in sorted((figure, at) for at in (0, 1) for figure in sides[at]):
-        total += figure * left[1 - side]
-        left[side] -= 1
+        total += figure * counts_not_less[1 - side]
+        counts_not_less[side] -= 1
     return total
 
 

@@ -119,7 +119,7 @@ class KeyedFlow:
             self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in bundles)))
         else:
             parts = self._parts_of(2 if way == FEWER else 3)
-            change = keys_divided_anew(before, parts, ids=ids, left=self._left)
+            change = keys_divided_anew(before, parts, ids=ids, left_bundles=self._left)
             self._held = change.after[before.id]
         self._publish()
         self._until_over()

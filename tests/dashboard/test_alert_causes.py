@@ -95,7 +95,7 @@ def test_an_alert_says_whom_its_cause_concerns_by_now_and_is_quiet_where_all_of_
     until = timezone.now() + timedelta(hours=1)
     for record, quiet in ((traffic, False), (cars, True)):
         late = alert_of(world.city, key=str(record.pk))
-        services.mute(actor=world.carla, alert_id=late.pk, what="element", until=until)
+        services.mute(actor=world.carla, alert_id=late.pk, scope="element", until=until)
         assert is_muted(both) is quiet
     assert concerned(users[1:]).dataflow == cars and Alert.objects.filter(kind="failing").count() == 1
 

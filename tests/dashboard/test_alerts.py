@@ -291,7 +291,7 @@ def test_who_acknowledges_or_mutes_makes_it_quiet(world: World) -> None:
     assert selectors.counts(viewer)["warning"] == 2
     services.acknowledge(actor=world.carla, alert_id=alert.pk)
     mute = services.mute(
-        actor=world.carla, alert_id=other.pk, what="both", until=timezone.now() + timedelta(hours=1))
+        actor=world.carla, alert_id=other.pk, scope="both", until=timezone.now() + timedelta(hours=1))
     assert selectors.counts(viewer)["warning"] == 0
     now_s = int(timezone.now().timestamp())
     assert notices.is_quiet(other, notices.current_mutes(now_s), now_s)

@@ -94,7 +94,7 @@ def test_keys_change_hands_by_another_schedule_and_back(keyed: World):
     live = [bundle for bundle in mean(record).bundles if not bundle.leaving]
     assert [(bundle.slot, bundle.weight) for bundle in live] == [(bundle.slot, bundle.weight) for bundle in was.bundles]
     left = {bundle.id for bundle in mean(record).bundles if bundle.leaving}
-    assert set(drop_left_bundles(left=left)) == left and list(mean(record).bundles) == live
+    assert set(drop_left_bundles(left_bundles=left)) == left and list(mean(record).bundles) == live
     check_rows()
 
 

@@ -131,5 +131,5 @@ def test_muting_again_takes_the_place_of_the_mute_before(world: World) -> None:
     for minutes in (60, 30, 90):
         for what in ("rule", "element", "both"):
             alerts.mute(
-                actor=world.carla, alert_id=alert.pk, what=what, until=timezone.now() + timedelta(minutes=minutes))
+                actor=world.carla, alert_id=alert.pk, scope=what, until=timezone.now() + timedelta(minutes=minutes))
     assert MuteRow.objects.count() == 3

@@ -128,7 +128,7 @@ def test_the_very_same_plan_keeps_its_approvals_and_any_other_drops_them(world: 
     def stale() -> None:
         proposal.refresh_from_db()
         with audited(actor=None, verb="test", subject=proposal):
-            overtake(proposal, why=StalePlan("It moved."))
+            overtake(proposal, error=StalePlan("It moved."))
         recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
         prepare_proposal(proposal_id=proposal.pk)
         proposal.refresh_from_db()

@@ -328,17 +328,17 @@ def test_bundles_that_have_left_free_their_slots_once_all_is_done(profiled: Worl
     record = scheduled(profiled, at(50))
     proposal = approved(rescheduled(profiled, record, at(18)), profiled.ana)
     leaving = [query.id for fragment in load_estate().fragments.values() for query in fragment.queries if query.leaving]
-    assert len(leaving) == 2 and drop_left_bundles(left=leaving) == [], "not while the plan is being enacted"
+    assert len(leaving) == 2 and drop_left_bundles(left_bundles=leaving) == [], "not while the plan is being enacted"
     enacted(proposal)
     waiting = planned(profiled.carla, profiled.city, document("other"))
     before = problem_of(record).supply
-    assert drop_left_bundles(left=[*leaving[:1], "gone"]) == leaving[:1]
+    assert drop_left_bundles(left_bundles=[*leaving[:1], "gone"]) == leaving[:1]
     parts = [query for fragment in load_estate().fragments.values() for query in fragment.queries]
     assert [part.id for part in parts if part.leaving] == leaving[1:]
-    assert drop_left_bundles(left=leaving[:1]) == [] == drop_left_bundles(left=[])
-    drop_left_bundles(left=leaving)
+    assert drop_left_bundles(left_bundles=leaving[:1]) == [] == drop_left_bundles(left_bundles=[])
+    drop_left_bundles(left_bundles=leaving)
     running_ids = [query.id for fragment in load_estate().fragments.values() for query in fragment.queries]
-    assert drop_left_bundles(left=running_ids) == [], "what does not leave stays"
+    assert drop_left_bundles(left_bundles=running_ids) == [], "what does not leave stays"
     check_rows()
     waiting.refresh_from_db()
     assert waiting.status == "pending", "it has no part in what was freed"

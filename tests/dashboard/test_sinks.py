@@ -78,16 +78,16 @@ def test_what_was_refused_is_browsable_by_who_may_see_the_dataflow(written: Writ
 def test_a_sink_is_asked_by_its_team_alone_and_knowingly(written: Written, world: World):
     sink = {"dataflow_id": written.record.pk, "task_id": "out"}
     with pytest.raises(PermissionDenied):
-        write_again(actor=world.vera, what="refused", **sink)
+        write_again(actor=world.vera, extent="refused", **sink)
     with pytest.raises(NotFound):
-        write_again(actor=world.mo, what="refused", **sink)
+        write_again(actor=world.mo, extent="refused", **sink)
     with pytest.raises(BadInput, match="twice"):
-        write_again(actor=world.carla, what="since", **sink)
+        write_again(actor=world.carla, extent="since", **sink)
     with pytest.raises(BadInput, match="no time"):
-        write_again(actor=world.carla, what="since", since="yesterday", understood=True, **sink)
+        write_again(actor=world.carla, extent="since", since="yesterday", understood=True, **sink)
     assert written.store.asked(written.channel) is None
-    write_again(actor=world.carla, what="refused", **sink)
-    write_again(actor=world.carla, what="since", since="1970-01-01T00:00:01Z", understood=True, **sink)
+    write_again(actor=world.carla, extent="refused", **sink)
+    write_again(actor=world.carla, extent="since", since="1970-01-01T00:00:01Z", understood=True, **sink)
     assert written.store.asked(written.channel) == Order("refused")
     written.store.done(written.channel)
     assert written.store.asked(written.channel) == Order("since", 1000)
@@ -98,7 +98,7 @@ def test_a_sink_is_asked_by_its_team_alone_and_knowingly(written: Written, world
 def test_nothing_is_asked_where_nothing_was_refused(written: Written, world: World):
     written.store.taken(written.channel, written.store.all_letters(written.channel))
     with pytest.raises(NothingToChange):
-        write_again(actor=world.carla, dataflow_id=written.record.pk, task_id="out", what="refused")
+        write_again(actor=world.carla, dataflow_id=written.record.pk, task_id="out", extent="refused")
 
 
 def test_pages_and_the_api_ask_alike(written: Written, world: World):

@@ -41,7 +41,7 @@ def back(world: World, observed: Observed) -> Observed:
     """A dataflow with another schedule that was rolled back, and what began to leave by it has left."""
     change = changed(world, observed.record)
     enacted(roll_back_proposal(actor=world.ana, proposal_id=change.pk))
-    drop_left_bundles(left=[part.id for task in observed.promise.rates_per_s
+    drop_left_bundles(left_bundles=[part.id for task in observed.promise.rates_per_s
                             for part in parts(observed.record, task) if part.leaving])
     promised = {bundle.id for bundle in observed.promise.bundles}
     assert [part for part in parts(observed.record, "pi") if part.id not in promised], "it came back under another id"

@@ -168,7 +168,7 @@ def rescheduled(estate: Estate, *, rate_per_s: float, left=(), supply: Supply | 
     assigner = SlotAssigner(
         {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
     planned = schedule(job, SAM, supply=supply, arrange=assigner)
-    return plan_schedule(estate, "air", planned, task_types=TYPES, prices=PRICES, left=left)
+    return plan_schedule(estate, "air", planned, task_types=TYPES, prices=PRICES, left_bundles=left)
 
 
 def keyed(estate: Estate, task: str) -> Fragment:
@@ -283,7 +283,7 @@ def test_only_ranges_that_change_hands_do(data):
                  for (place, part), slot in zip(shares.items(), slots, strict=True)]
         left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
         change = keys_divided_anew(
-            fragment, parts, ids=ids, left=left, works_on=(works_on := data.draw(st.booleans())))
+            fragment, parts, ids=ids, left_bundles=left, works_on=(works_on := data.draw(st.booleans())))
         after = change.after[fragment.id]
         live = [bundle for bundle in after.bundles if not bundle.leaving]
         assert {(part.slot, part.key_groups) for part in live} == {(part.slot, part.key_groups) for part in parts}

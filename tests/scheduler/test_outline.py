@@ -34,7 +34,7 @@ def test_an_outline_parts_the_tasks(graph, most: int, want: bool) -> None:
     parents, dataflows = graph
     users = {task: sum(task in dataflow for dataflow in dataflows) for task in parents}
     wanted = dataflows[0] if want else set()
-    drawn = outline(parents, users, most=most, wanted=wanted)
+    drawn = outline(parents, users, most=most, required_tasks=wanted)
     shown = set(drawn.shown)
     assert wanted <= shown
     assert len(shown) == min(len(parents), max(most, len(wanted)))

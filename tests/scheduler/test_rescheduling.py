@@ -74,7 +74,7 @@ def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_awar
     assigner = SlotAssigner(
         {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
     planned = schedule(job, pair, supply=supply, options=SchedulingOptions(routing=routing), arrange=assigner)
-    return plan_schedule(estate, dataflow.name, planned, task_types=TYPES, prices=PRICES, left=left), planned
+    return plan_schedule(estate, dataflow.name, planned, task_types=TYPES, prices=PRICES, left_bundles=left), planned
 
 
 def check_divided(estate: Estate) -> None:

@@ -113,12 +113,12 @@ class PlanActuator:
             if UNDO in row.decision["arguments"] and not proposal.plan.document:  # it cannot be cut where it was
                 return CommandProgress("declined", _why_none(proposal), refused=True)
             return CommandProgress("declined", _verdict(proposal) if by_people else "", refused=by_people)
-        if proposal.status == PENDING and row.phase == ASKED and (why := self.outdated(row, proposal)):
-            return CommandProgress("overtaken", why)
+        if proposal.status == PENDING and row.phase == ASKED and (reason := self.outdated(row, proposal)):
+            return CommandProgress("overtaken", reason)
         if row.phase in {ENACTING, CHECKING, loop_values.ROLLING_BACK} and proposal.status in {
             EXECUTING, FAILED, DONE} and (
-                why := self.lapsed(proposal)):
-            return CommandProgress("rolled_back", why)
+                reason := self.lapsed(proposal)):
+            return CommandProgress("rolled_back", reason)
         return CommandProgress(_PHASES.get(proposal.status, "absent"), _why(proposal))
 
     def busy(self) -> Mapping[str, str]:
@@ -223,9 +223,10 @@ def _chain(decision: Mapping[str, Any]) -> dict[str, Any] | None:
     return None if made is None else {"undone": str(made.plan_id), "reason": decision["why"]}
 
 
-def _made_by(what: str) -> Proposal | None:
+def _made_by(plan_or_round: str) -> Proposal | None:
     """The proposal of a round of chaining, by its key; or of a plan that others have made, by its id."""
-    return Proposal.objects.filter(Q(plan=what) if is_uuid(what) else Q(round__key=what), status=DONE).first()
+    made_by = Q(plan=plan_or_round) if is_uuid(plan_or_round) else Q(round__key=plan_or_round)
+    return Proposal.objects.filter(made_by, status=DONE).first()
 
 
 def _has_eased(row: RoundRow, proposal: Proposal) -> str:
@@ -267,7 +268,7 @@ def _set_back(proposal: Proposal) -> str:
         return ""
     refusals = BatchFigures.objects.filter(pk__in=list(plan.settings_after)).exclude(refusal="")
     sentences = [
-        f"The batches of {name} cannot stay open: {why}." for name, why in refusals.values_list("pk", "refusal")]
+        f"The batches of {name} cannot stay open: {reason}." for name, reason in refusals.values_list("pk", "refusal")]
     return " ".join(sentences) or "Its batches cannot stay open any more."
 
 

@@ -41,13 +41,13 @@ def held_for(proposal: Proposal) -> timedelta | None:
 def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
     """Hold what somebody has switched by hand, from a moment on, and while it warms up before; in the caller's command.
     What Weir switches, nobody holds."""
-    held = held_for(proposal)
-    if held is None:
+    hold_duration = held_for(proposal)
+    if hold_duration is None:
         return
     plan, tasks = plan_of(proposal.plan), stored_estate().tasks
     for step in plan.steps:
         if step.of_key is not None:
-            until = at + held
+            until = at + hold_duration
             KeyHold.objects.filter(until__lte=at).delete()
             KeyHold.objects.update_or_create(task=step.task, key=step.of_key, defaults={
                 "alternate": step.alternate, "until": until, "by": proposal.author})
@@ -55,7 +55,7 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
         elif step.task:
             at_work = plan.settings_after[step.fragment].alternates[step.task]
             warms_s = warm_s(tasks[step.task].type, tasks[step.task].config) if warming_of(at_work) else 0
-            until = at + held + timedelta(seconds=warms_s)
+            until = at + hold_duration + timedelta(seconds=warms_s)
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
                 "alternate": warming_of(at_work) or at_work, "until": until, "by": proposal.author})
             audit.details["held_until"] = until.isoformat()
@@ -67,10 +67,10 @@ def end_hold(audit: Audit, proposal: Proposal) -> None:
         return
     steps = [step for step in plan_of(proposal.plan).steps if step.task]
     if of_key := proposal.plan.options.get("of_key"):
-        held = KeyHold.objects.filter(task__in=[step.task for step in steps], key=of_key)
+        holds = KeyHold.objects.filter(task__in=[step.task for step in steps], key=of_key)
     else:
-        held = AlternateHold.objects.filter(pk__in=[step.task for step in steps])
-    audit.details["released"] = held.delete()[0]
+        holds = AlternateHold.objects.filter(pk__in=[step.task for step in steps])
+    audit.details["released"] = holds.delete()[0]
 
 
 def release_alternate(*, actor: User, dataflow_id: UUID | str, task: str) -> None:

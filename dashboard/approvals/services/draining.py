@@ -103,9 +103,9 @@ def _take_back(proposal_id: UUID) -> Proposal | None:
         if proposal.status != FAILED or not is_of_a_drain(proposal):
             audit.nothing_changed()
             return None
-        why = cause_of_failure(proposal)
-        take_back(audit, proposal, generation=generation, why=why)
-        audit.details["why"] = why
+        reason = cause_of_failure(proposal)
+        take_back(audit, proposal, generation=generation, why=reason)
+        audit.details["why"] = reason
         return proposal
 
 

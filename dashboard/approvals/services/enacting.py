@@ -78,7 +78,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
         overtake(proposal)
         return
     if hindrance := site.hindrance(plan):
-        overtake(proposal, why=hindrance)
+        overtake(proposal, error=hindrance)
         return
     proposal.approved_at = timezone.now()
     proposal.progress = {"done": [], "failing": {}}
@@ -112,18 +112,19 @@ def require_calm(actor: User | None) -> None:
     under_way = Proposal.objects.under_way().select_related("plan", "dataflow").order_by("approved_at", "pk")
     if not under_way.exists():
         return
-    seen = under_way.filter(visible_to(viewer_of(actor), through="dataflow__")).first() if actor else None
-    if seen is None:
+    visible_proposal = under_way.filter(visible_to(viewer_of(actor), through="dataflow__")).first() if actor else None
+    if visible_proposal is None:
         raise InvalidTransition(
             "Another plan is being enacted, of a dataflow that you may not see.",
             remedy="Wait until it is done, then try again.")
-    if seen.status == FAILED:
+    if visible_proposal.status == FAILED:
         raise InvalidTransition(
-            f"Another plan cannot finish: the one to {seen.plan.kind} {seen.dataflow.name}.",
-            remedy="Read its cause, and roll it back or wait for it, then try again.", proposal=str(seen.pk))
+            f"Another plan cannot finish: the one to {visible_proposal.plan.kind} {visible_proposal.dataflow.name}.",
+            remedy="Read its cause, and roll it back or wait for it, then try again.",
+            proposal=str(visible_proposal.pk))
     raise InvalidTransition(
-        f"Another plan is being enacted: the one to {seen.plan.kind} {seen.dataflow.name}.",
-        remedy="Wait until it is done, then try again.", proposal=str(seen.pk))
+        f"Another plan is being enacted: the one to {visible_proposal.plan.kind} {visible_proposal.dataflow.name}.",
+        remedy="Wait until it is done, then try again.", proposal=str(visible_proposal.pk))
 
 
 def _require_no_handover() -> None:
@@ -267,16 +268,16 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
         return proposal
 
 
-def drop_left_bundles(*, left: Collection[str]) -> list[str]:
+def drop_left_bundles(*, left_bundles: Collection[str]) -> list[str]:
     """Take bundles that have ended out of the estate, so that their slots are free; which there were.
 
     Only while nothing is being enacted: the steps of a plan are those of the bundles that it knows.
     """
-    if not left:
+    if not left_bundles:
         return []
     with audited(actor=None, verb="estate.drop_bundles") as audit:
         generation = lock_generation()
-        dropped = [] if Proposal.objects.under_way().exists() else drop_bundles(left)
+        dropped = [] if Proposal.objects.under_way().exists() else drop_bundles(left_bundles)
         if not dropped:
             audit.nothing_changed()
             return []
@@ -298,7 +299,7 @@ def _noted(
     done = [step.key for step in plan.steps if step.key in progress.done]
     to_start = {step.fragment for step in plan.steps if kind_of(step).starts_query and step.key not in done}
     before = since.get("failing", {})
-    waiting = {fragment: seen for fragment, seen in before.items() if fragment in to_start}
+    waiting = {fragment: evidence for fragment, evidence in before.items() if fragment in to_start}
     new = {
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
         for fragment, cause in progress.failing.items() if fragment in plan.fragments_after | plan.fragments_before
@@ -338,10 +339,10 @@ def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
 def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
     """What history tells of a plan: of its dataflow, and of each query that it changed."""
     kind, options = PLAN_KINDS[proposal.plan.kind], proposal.plan.options
-    what, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
+    annotation_kind, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
     if "alternate" in options and after == DONE:
         plan = plan_of(proposal.plan)
-        what, switched = SWITCHED, {options["task"]: options["alternate"], **options.get("along", {})}
+        annotation_kind, switched = SWITCHED, {options["task"]: options["alternate"], **options.get("along", {})}
         at_work = [plan.settings_after[step.fragment].alternates.get(step.task or "", "") for step in plan.steps]
         happens = "warms up" if any(warming_of(text) in switched.values() for text in at_work) else "is on"
         text = f"{', '.join(switched)} of {proposal.dataflow.name}: {', '.join(switched.values())} " \
@@ -349,13 +350,13 @@ def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotatio
             f"because {options['reason']}." if options.get("reason") else f"by {proposal.author_name}.")
     queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
     subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]
-    return [Annotation(int(at.timestamp()), what, part, subject, text) for part, subject in subjects]
+    return [Annotation(int(at.timestamp()), annotation_kind, part, subject, text) for part, subject in subjects]
 
 
-def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:
+def overtake(proposal: Proposal, *, error: WeirError | None = None) -> None:
     """Mark a proposal, and its plan, that the estate has moved past, with what has changed."""
     with audited(actor=None, verb="proposal.overtaken", subject=proposal, team=proposal.dataflow.team) as audit:
-        plans.overtake(record=proposal.plan, why=why)
+        plans.overtake(record=proposal.plan, error=error)
         move_proposal(proposal, STALE)
-        if why is not None:
-            audit.details = {"why": why.message}
+        if error is not None:
+            audit.details = {"why": error.message}

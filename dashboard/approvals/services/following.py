@@ -42,7 +42,7 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
             reports, gone=(touched - nodes) | slots_gone(slots) | lost, awaited=(touched & nodes) - lost,
             settings=settings_of(list(plan.settings_after)), active=_active_now(plan)))
         record_progress(proposal_id=proposal.pk, plan_id=record.pk, progress=progress, at=at)
-    drop_left_bundles(left=reports.left)
+    drop_left_bundles(left_bundles=reports.left)
     return len(proposals)
 
 

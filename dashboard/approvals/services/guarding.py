@@ -71,17 +71,17 @@ def _to_rest(reports: Reports) -> list[tuple[DataflowRecord, str]]:
     return list(due.values())
 
 
-def _pause(record: DataflowRecord, why: str, *, failed: str = "") -> Proposal | None:
+def _pause(record: DataflowRecord, reason: str, *, failed: str = "") -> Proposal | None:
     """A proposal of Weir's own that is carried out as soon as it is planned; None where one is under way already.
 
-    ``why`` is a sentence for the dataflow's users, ``failed`` the running task that failed.
+    ``reason`` is a sentence for the dataflow's users, ``failed`` the running task that failed.
     """
     with audited(actor=None, verb=f"dataflow.pause_{'failing' if failed else 'slow'}", team=record.team) as audit:
         lock_generation()
         audit.subject = record
-        proposal = open_pause(audit, record, why=why, failed=failed)
+        proposal = open_pause(audit, record, why=reason, failed=failed)
         if proposal is None:
             audit.nothing_changed()
         else:
-            audit.details = {"proposal": str(proposal.pk), "why": why}
+            audit.details = {"proposal": str(proposal.pk), "why": reason}
         return proposal

@@ -56,9 +56,9 @@ def switch_key(
     require_readable(viewer_of(actor), element.running.id)  # keys are of events
     text = _text(element, key)
     _require_room(element, text)
-    held = {} if hold_s is None else {"hold_s": hold_s}
+    hold_options = {} if hold_s is None else {"hold_s": hold_s}
     return propose_setting(
-        actor=actor, dataflow_id=dataflow_id, task=task, alternate=alternate, of_key=text, **held)
+        actor=actor, dataflow_id=dataflow_id, task=task, alternate=alternate, of_key=text, **hold_options)
 
 
 def release_key(*, actor: User, dataflow_id: UUID | str, task: str, key: Sequence[str]) -> None:
@@ -95,11 +95,12 @@ def _text(element: RunningElement, key: Sequence[str]) -> str:
 
 
 def _require_room(element: RunningElement, text: str) -> None:
-    held = set(KeyHold.objects.filter(task=element.running.id, until__gt=timezone.now()).values_list("key", flat=True))
+    holds = KeyHold.objects.filter(task=element.running.id, until__gt=timezone.now())
+    held_keys = set(holds.values_list("key", flat=True))
     proposals = Proposal.objects.open().filter(
         dataflow=element.record, plan__options__task=element.task, plan__options__has_key="of_key")
-    held |= {options["of_key"] for options in proposals.values_list("plan__options", flat=True)}
-    if len(held | {text}) > KEYS_BY_HAND.most:
+    held_keys |= {options["of_key"] for options in proposals.values_list("plan__options", flat=True)}
+    if len(held_keys | {text}) > KEYS_BY_HAND.most:
         raise TooManyKeys(
             f"{KEYS_BY_HAND.most} keys of {element.task} are set by hand, or are to be.",
             remedy="Release keys first, or let a learned guard choose for them.", task=element.task)

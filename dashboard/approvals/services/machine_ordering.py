@@ -152,8 +152,8 @@ def _decide(*, at: datetime) -> None:
     if evidence is None:
         return
     policies = policies_of(BY_GOALS)
-    wanted = slots_wanted(evidence, policies)
-    advised = wanted + slots_wanted(evidence, policies, mode=RECOMMENDS)
+    wanted_slots = slots_wanted(evidence, policies)
+    advised = wanted_slots + slots_wanted(evidence, policies, mode=RECOMMENDS)
     orders = list(MachineOrder.objects.filter(state__in=OPEN_STATES))
     paid = MachineOrder.objects.exclude(state__in=UNPAID_STATES)
     newest, failed = paid.first(), paid.filter(gave_up=True).first()
@@ -164,7 +164,7 @@ def _decide(*, at: datetime) -> None:
         ordered_s=None if newest is None else newest.ordered.timestamp(),
         failed_s=None if failed is None else failed.ordered.timestamp())
     decided = decide(advised)  # what only a recommendation needs is not given back either
-    starts = [decision for decision in decide(wanted) if isinstance(decision, StartMachine)]
+    starts = [decision for decision in decide(wanted_slots) if isinstance(decision, StartMachine)]
     advice = [] if starts else [decision for decision in decided if isinstance(decision, StartMachine)]
     with audited(actor=None, verb="machine.decide") as audit:
         latest = paid.select_for_update().first()

@@ -98,8 +98,8 @@ def _require_open(team: Team, choice: str) -> None:
     freeze = rules.frozen(ms_of(timezone.now()))
     if choice == SPILL or freeze is None:
         return
-    why = f" ({freeze.reason})" if freeze.reason else ""
+    reason_text = f" ({freeze.reason})" if freeze.reason else ""
     raise TeamIsFrozen(
-        f"A freeze of {team.name}{why} holds until {moment_of(freeze.until_ms):%Y-%m-%d %H:%M} UTC: until then nothing "
-        "may newly pause its dataflows, or lose their events.",
+        f"A freeze of {team.name}{reason_text} holds until {moment_of(freeze.until_ms):%Y-%m-%d %H:%M} UTC: until then "
+        "nothing may newly pause its dataflows, or lose their events.",
         remedy=f"Choose '{SPILL}', wait for its end, or let an approver end it in the team's rules.")

@@ -131,9 +131,9 @@ def switch_alternate(
         It does not warm up, or no longer, where the task's alternates do.
     """
     require_hold(hold_s)
-    held = {} if hold_s is None else {"hold_s": hold_s}
+    hold_options = {} if hold_s is None else {"hold_s": hold_s}
     others = {**({"along": dict(along)} if along else {}), **({"at_once": True} if at_once else {})}
-    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others, **held)
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others, **hold_options)
 
 
 def propose_setting(*, actor: User, dataflow_id: UUID | str, **options: Any) -> Proposal:
@@ -151,8 +151,8 @@ def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options:
         viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
-        same = {"plan__options": options} if options else {}
-        already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name, **same).first()
+        same_options = {"plan__options": options} if options else {}
+        already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name, **same_options).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
         _require_open(actor, record, kind, is_policy="policy" in options)

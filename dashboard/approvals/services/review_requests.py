@@ -63,11 +63,11 @@ def keep_approvals(audit: Audit, proposal: Proposal) -> None:
 
     A plan's digest is of what it means: who approved one has approved the other. Approvals keep their time.
     """
-    given = Review.objects.filter(
+    standing_reviews = Review.objects.filter(
         proposal=proposal, verdict="approve", plan__digest=proposal.plan.digest, team__in=proposal.teams.all(),
     ).exclude(plan=proposal.plan).order_by("at")
     newest = {
-        (review.team_id, review.reviewer_id): review for review in given
+        (review.team_id, review.reviewer_id): review for review in standing_reviews
         if settings.SELF_APPROVAL or not proposal.is_of(review.reviewer_id)}
     Review.objects.bulk_create(
         Review(proposal=proposal, plan=proposal.plan, team_id=review.team_id, reviewer_id=review.reviewer_id,

@@ -153,9 +153,9 @@ def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
 
 def _require_reviewable(proposal: Proposal, digest: str) -> None:
     if proposal.status == STALE:
-        why = proposal.plan.error or {"message": "A profile has changed since this plan was computed."}
+        error = proposal.plan.error or {"message": "A profile has changed since this plan was computed."}
         raise StalePlan(
-            why["message"],
+            error["message"],
             remedy="Recompute it, then review anew.")
     if proposal.status != PENDING:
         raise InvalidTransition(

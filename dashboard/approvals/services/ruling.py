@@ -107,14 +107,14 @@ def _decide(actor: User, team: Team, number: int, *, verb: str, state: str) -> T
 
 def _require_people(team: Team, rules: Rules) -> None:
     """Raise where a clause demands more approvals than there are people whose approval would count."""
-    for place, clause in [*((f"/clauses/{n}", clause) for n, clause in enumerate(rules.clauses)),
+    for pointer, clause in [*((f"/clauses/{n}", clause) for n, clause in enumerate(rules.clauses)),
                           ("/otherwise", rules.otherwise)]:
         people = len(approvers([(team, clause.role)])[team.pk])
         if clause.approvals > people:
-            wanted = f"{clause.approvals} approval{'s' if clause.approvals > 1 else ''}"
+            approvals_text = f"{clause.approvals} approval{'s' if clause.approvals > 1 else ''}"
             raise InvalidRules(
-                f"{wanted} of {ROLES[clause.role].label}s can never be given: {team.name} has {people or 'none'}"
-                f"{' of them' if people else ''}.",
+                f"{approvals_text} of {ROLES[clause.role].label}s can never be given: {team.name} has "
+                f"{people or 'none'}{' of them' if people else ''}.",
                 remedy=f"Ask for {people} at most, or let an admin of {team.name} make more people "
                        f"{ROLES[clause.role].label} first." if people else
-                       f"Let an admin of {team.name} make somebody {ROLES[clause.role].label} first.", place=place)
+                       f"Let an admin of {team.name} make somebody {ROLES[clause.role].label} first.", place=pointer)

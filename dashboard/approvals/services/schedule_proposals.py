@@ -97,8 +97,8 @@ def _of_running(audit: Audit, record: DataflowRecord, choice: ScheduleChoice | N
 
 
 def _replan(audit: Audit, proposal: Proposal, options: Mapping[str, Any]) -> None:
-    same = dict(options) == dict(proposal.plan.options)
-    if same and (proposal.status == COMPUTING or (proposal.status == PENDING and not profiles_since(proposal.plan))):
+    is_same = dict(options) == dict(proposal.plan.options)
+    if is_same and (proposal.status == COMPUTING or (proposal.status == PENDING and not profiles_since(proposal.plan))):
         audit.nothing_changed()
         return
     if proposal.status not in {PENDING, STALE, UNPLANNABLE}:

@@ -32,16 +32,16 @@ log = structlog.get_logger(__name__)
 APART = timedelta(seconds=10)  # two proposals for one task at least
 
 
-def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
+def propose_switches(wanted_switches: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
     """Propose what sources want, where nobody holds the task; which proposals were made."""
-    switches = {switch.task: switch for switch in wanted}
-    left = {task: names for task, switch in switches.items() if (names := _names(switch, estate, at))}
+    switches = {switch.task: switch for switch in wanted_switches}
+    dataflow_names = {task: names for task, switch in switches.items() if (names := _names(switch, estate, at))}
     made = []
     while open_to := Counter(
             (dataflow, switches[task].source, switches[task].warmed)
-            for task, names in left.items() for dataflow in names):
+            for task, names in dataflow_names.items() for dataflow in names):
         (dataflow, source, warmed), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
-        by_task = {names[dataflow]: switches[task] for task, names in left.items()
+        by_task = {names[dataflow]: switches[task] for task, names in dataflow_names.items()
                    if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
         try:
             proposal = _propose(dataflow, by_task, _reason(by_task.values(), estate))
@@ -51,9 +51,9 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
         if proposal is not None:
             made.append(proposal)
         for switch in by_task.values():
-            names = left.pop(switch.task)
+            names = dataflow_names.pop(switch.task)
             if proposal is None and (others := {key: name for key, name in names.items() if key != dataflow}):
-                left[switch.task] = others
+                dataflow_names[switch.task] = others
     return made
 
 

@@ -209,24 +209,24 @@ def plan_anew(*, actor: User | None, proposal: Proposal, options: Mapping[str, A
     jobs.prepare_proposal(str(proposal.pk))
 
 
-def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) -> None:
+def require_at_rest(record: DataflowRecord, states: Collection[str], kind_name: str) -> None:
     """Raise unless the dataflow is in one of these states and nothing of it is being enacted; a removal waits for no
     plan that fails."""
     under_way = Proposal.objects.under_way().filter(dataflow=record)
-    if PLAN_KINDS[what].takes_out:
+    if PLAN_KINDS[kind_name].takes_out:
         under_way = under_way.exclude(status=FAILED)
-    require_status(record, states, what)
+    require_status(record, states, kind_name)
     if under_way.exists():
         raise InvalidTransition(
-            f"A plan of {record.name} is being enacted, so there is nothing to {what} yet.",
+            f"A plan of {record.name} is being enacted, so there is nothing to {kind_name} yet.",
             remedy="Wait until it is in force, or roll its proposal back.", status=record.status)
 
 
-def require_status(record: DataflowRecord, states: Collection[str], what: str) -> None:
+def require_status(record: DataflowRecord, states: Collection[str], action: str) -> None:
     """Raise unless the dataflow is in one of these states."""
     if record.status not in states:
         raise InvalidTransition(
-            f"{record.name} is {words(record.status)}, so there is nothing to {what} yet.",
+            f"{record.name} is {words(record.status)}, so there is nothing to {action} yet.",
             remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)
 
 

@@ -43,17 +43,17 @@ def carry_over_waiting() -> int:
     or overtaken in a short transaction of its own. Nothing is computed under the estate's lock: where the estate moves
     on meanwhile, the result is thrown away.
     """
-    held = 0
+    carried_count = 0
     for _ in range(ROUNDS):
         generation = current_generation()
         older = Proposal.objects.filter(status=PENDING, plan__generation__lt=generation).select_related("plan")
         for some in _chunks(older.order_by("created")):
             if not _hold(some, generation):
                 break
-            held += len(some)
+            carried_count += len(some)
         else:
             break
-    return held
+    return carried_count
 
 
 def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None:
@@ -135,7 +135,7 @@ def _store(proposal: Proposal, outcome: _Outcome, generation: int) -> bool:
 
 def _settle(proposal: Proposal, outcome: _Outcome) -> WeirError | None:
     if isinstance(outcome, WeirError):
-        overtake(proposal, why=outcome)
+        overtake(proposal, error=outcome)
         return outcome
     plan, reads = outcome
     if reads is None:

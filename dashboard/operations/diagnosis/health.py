@@ -290,8 +290,8 @@ def _limits(view: View) -> Iterator[Finding]:
         remedy = "Open batches would meet it; its page says what they wait for." if opening.meets(key, row.number) \
             else "Its page says where the time goes, and what would meet the limit."
         is_impossible = row.state == IMPOSSIBLE
-        what = "cannot be met on these slots" if is_impossible else "is missed"
-        cause = f"The latency limit of {record.name} {what}: {limit.words}."
+        verdict = "cannot be met on these slots" if is_impossible else "is missed"
+        cause = f"The latency limit of {record.name} {verdict}: {limit.words}."
         severity = NOTE if is_impossible and record.latency_from == "team" else WARN
         since_ms = int((row.late_since or row.since).timestamp() * 1000)
         yield Finding("limit", key, row.state, severity, cause, remedy, since_ms=since_ms, dataflows=[user])

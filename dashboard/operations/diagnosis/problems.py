@@ -211,7 +211,7 @@ def _past(
             if note.what == ALARM:
                 begun[note.text] = note.at_s
             elif note.what == OVER and note.at_s > now_s - OVER_LATELY_S and note.text not in present:
-                times = sum(other.what == OVER and other.text == note.text for other in some)
+                times = sum(other_note.what == OVER and other_note.text == note.text for other_note in some)
                 past = rows.get(note.text)
                 if past is None or past.kind == DATAFLOW or note.at_s > past.over_s:
                     rows[note.text] = Past(

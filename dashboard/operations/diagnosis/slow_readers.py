@@ -41,14 +41,14 @@ def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillR
             "spill", bundle.id, BEHIND, WARN,
             f"{tasks} reads more slowly than events come. {_GOES_ON.get(spill.when_behind, _GOES_ON[SPILL])}",
             _REMEDY, slot=bundle.slot, since_ms=spill.since_ms, dataflows=view.users(fragment.active_tasks))
-    why = _FULL.get(spill.refused, spill.refused)
+    reason = _FULL.get(spill.refused, spill.refused)
     writer = view.fragment_of.get(spill.channel.partition("@")[0].rpartition(".")[0])
-    held = view.users({*fragment.active_tasks, *(writer.active_tasks if writer is not None else ())})
+    waiting_dataflows = view.users({*fragment.active_tasks, *(writer.active_tasks if writer is not None else ())})
     return Finding(
         "spill", bundle.id, BEHIND, BAD,
-        f"{tasks} reads more slowly than events come, and its node can keep no more for it on disk ({why}): others "
+        f"{tasks} reads more slowly than events come, and its node can keep no more for it on disk ({reason}): others "
         "wait for it.",
-        _REMEDY, slot=bundle.slot, since_ms=spill.since_ms, dataflows=held)
+        _REMEDY, slot=bundle.slot, since_ms=spill.since_ms, dataflows=waiting_dataflows)
 
 
 def held_up(view: View, fragment: Fragment, slow: SlowQuery) -> Finding:

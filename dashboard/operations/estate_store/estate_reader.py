@@ -42,10 +42,10 @@ class LookUps(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, key: str) -> T:
         if key not in self._found:
-            wanted = {key, *self._expected}
+            wanted_keys = {key, *self._expected}
             self._expected.clear()
-            self._found.update(dict.fromkeys(wanted))
-            self._found.update(self._fetch(wanted))
+            self._found.update(dict.fromkeys(wanted_keys))
+            self._found.update(self._fetch(wanted_keys))
         answer = self._found[key]
         if answer is None:
             raise KeyError(key)

@@ -197,15 +197,15 @@ def _uses(submitted: Submitted) -> list[Use]:
 def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
     """What executes another version's tasks, where they are others, or executed by others, than the former's were."""
     stored = Use.objects.filter(dataflow_id=submitted.id)
-    same = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
-    stored.exclude(task_id__in=same).delete()
+    unchanged_tasks = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
+    stored.exclude(task_id__in=unchanged_tasks).delete()
     uses = {use.task_id: use for use in _uses(submitted)}
     rows = list(stored)
     for row in rows:
         use = uses[row.task_id]
         row.position, row.is_sink, row.unchained = use.position, use.is_sink, use.unchained
     Use.objects.bulk_update(rows, ["position", "is_sink", "unchained"])
-    Use.objects.bulk_create(use for task, use in uses.items() if task not in same)
+    Use.objects.bulk_create(use for task, use in uses.items() if task not in unchanged_tasks)
 
 
 def _count_uses(submitted: Submitted, by: int) -> None:

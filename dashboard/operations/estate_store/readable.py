@@ -46,24 +46,24 @@ def may_read_all(viewer: Viewer, estate: Estate, tasks: Iterable[str]) -> bool:
 def is_told_to_all(estate: Estate, task_id: str) -> bool:
     """Whether everybody who may know of a running task may read what leaves it: it is one team's alone, or no
     credential is used for it."""
-    ring, seen = {task_id}, set()
+    ring, visited = {task_id}, set()
     while ring and not estate.tasks[task_id].scope:
-        seen |= ring
+        visited |= ring
         tasks = [estate.tasks[name] for name in ring]
         if any(is_reference(value) and TEAM in value for task in tasks for value in task.config.values()):
             return False
-        ring = {parent for task in tasks for parent in task.parents} - seen
+        ring = {parent for task in tasks for parent in task.parents} - visited
     return True
 
 
 def _credential_owners(task_id: str) -> set[str]:
     """The teams of all credentials of a running task and of what is upstream of it."""
     configs: list[Mapping[str, Any]] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
     ring = {task_id}
     while ring:
-        seen |= ring
+        visited |= ring
         rows = RunningTaskRow.objects.filter(pk__in=ring).values_list("config", "parents")
         configs += [config for config, _ in rows]
-        ring = {parent for _, parents in rows for parent in parents} - seen
+        ring = {parent for _, parents in rows for parent in parents} - visited
     return {value[TEAM] for config in configs for value in config.values() if is_reference(value) and TEAM in value}

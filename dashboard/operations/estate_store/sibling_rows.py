@@ -27,11 +27,11 @@ class StoredSiblings:
     def siblings(self, kin: str) -> Sequence[RunningTask]:
         """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
         if kin not in self._known:
-            wanted = {kin, *self._expected}
+            wanted_kins = {kin, *self._expected}
             self._expected.clear()
-            self._known.update({wanted_id: [] for wanted_id in wanted})
-            place = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
-            rows = RunningTaskRow.objects.filter(kin__in=wanted).annotate(place=place)
+            self._known.update({wanted_id: [] for wanted_id in wanted_kins})
+            row_number = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
+            rows = RunningTaskRow.objects.filter(kin__in=wanted_kins).annotate(place=row_number)
             for row in rows.filter(place__lte=MOST_SIBLINGS).order_by("pk"):
                 self._known[row.kin].append(task_of(row))
         return self._known[kin]

@@ -32,9 +32,9 @@ def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
         return None
     estate = current_estate()
     return WantedModes(
-        {query: wanted["open"] for query, wanted in row.queries.items()
-         if query in estate.fragments and estate.settings.get(query, USUAL).real_time != wanted["open"]},
-        {query: wanted["trigger_ms"] for query, wanted in row.queries.items()},
+        {query: wanted_mode["open"] for query, wanted_mode in row.queries.items()
+         if query in estate.fragments and estate.settings.get(query, USUAL).real_time != wanted_mode["open"]},
+        {query: wanted_mode["trigger_ms"] for query, wanted_mode in row.queries.items()},
         {query: (before, after) for query, (before, after) in row.cores.items()},
         {(key.rpartition("/")[0], int(key.rpartition("/")[2])): (then_s, is_met)
          for key, (then_s, is_met) in row.limits.items()})
@@ -42,8 +42,8 @@ def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
 
 def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
     """Whether these modes would still be chosen, and are not in force; while nobody notes it they are taken to be."""
-    wanted = wanted_modes(at=at)
-    return wanted is None or all(wanted.opens.get(name) == is_open for name, is_open in opens.items())
+    modes = wanted_modes(at=at)
+    return modes is None or all(modes.opens.get(name) == is_open for name, is_open in opens.items())
 
 
 def note_wanted(
@@ -51,16 +51,16 @@ def note_wanted(
     standing: StandingAnswers[Pacing] | None = None,
 ) -> BatchModes:
     """Choose as if modes were free, and keep where that is not what is in force; what would be chosen."""
-    free, wanted = choose_freely(now, queries, wants, refusals, standing=standing)
-    if not wanted.opens:
+    free, modes = choose_freely(now, queries, wants, refusals, standing=standing)
+    if not modes.opens:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
         return free
     ModesWanted.objects.update_or_create(pk=1, defaults={
         "at": at,
-        "queries": {name: {"open": is_open, "trigger_ms": wanted.trigger_ms[name]}
-                    for name, is_open in wanted.opens.items()},
-        "cores": {name: list(cores) for name, cores in wanted.cores.items()},
-        "limits": {f"{dataflow}/{number}": list(then) for (dataflow, number), then in wanted.limits.items()}})
+        "queries": {name: {"open": is_open, "trigger_ms": modes.trigger_ms[name]}
+                    for name, is_open in modes.opens.items()},
+        "cores": {name: list(cores) for name, cores in modes.cores.items()},
+        "limits": {f"{dataflow}/{number}": list(then) for (dataflow, number), then in modes.limits.items()}})
     return free
 
 

@@ -41,16 +41,16 @@ def _means(row: LatencyStatus, limit: LatencyLimit, places: Sequence[LatencyPoin
     """The mean age at each of some places, in seconds; None where it was not measured."""
     end_s = int(row.at.timestamp()) + 1
     points = DatabaseHistory().read(
-        {line for place in places for line in place.series}, TEN_SECONDS,
+        {line for point in places for line in point.series}, TEN_SECONDS,
         begin_s=end_s - max(int(limit.over_s), TEN_SECONDS.step_s), end_s=end_s)
     known_s = {series: float(np.nanmean(line.values)) / 1000 for series, line in points.items()
                if line.newest is not None}
     means: list[float | None] = []
-    for place in places:
-        age_s = max((known_s[line] for line in place.ages if line in known_s), default=None) if place.ages else 0.0
-        if age_s is None or not known_s.keys() >= {*place.later, *place.twice}:
+    for point in places:
+        age_s = max((known_s[line] for line in point.ages if line in known_s), default=None) if point.ages else 0.0
+        if age_s is None or not known_s.keys() >= {*point.later, *point.twice}:
             means.append(None)
         else:
-            means.append(age_s + sum(known_s[line] for line in place.later)
-                         + sum(known_s[line] for line in place.twice) / 2)
+            means.append(age_s + sum(known_s[line] for line in point.later)
+                         + sum(known_s[line] for line in point.twice) / 2)
     return means

@@ -24,7 +24,7 @@ Measure = tuple[str, tuple[str, ...], float | None, float]  # dataflow, along wh
 
 
 def queries_of(
-    view: View, *, costs: Costs, seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
+    view: View, *, costs: Costs, batches_seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int],
     times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
     """The queries of a view by fragment, at the rates that are measured: see `scheduler.latency.pacing_problem`."""
@@ -33,8 +33,8 @@ def queries_of(
         name: flow.rate_per_s for name, flow in flows.tasks.items()}) if view.reading.measured else MeasuredRates()
     return pacing_problem.queries_of(
         view.estate, task_types=jobs.task_types(), costs=costs, rates=rates,
-        intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000), seen=seen,
-        trigger_ms=trigger_ms, times_its_cpu=times_its_cpu)
+        intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),
+        batches_seen=batches_seen, trigger_ms=trigger_ms, times_its_cpu=times_its_cpu)
 
 
 def wants_of(view: View) -> Wants:

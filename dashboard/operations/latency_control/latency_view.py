@@ -138,13 +138,13 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, dat
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
     slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))
-    what = f"A batch of {_named(slowest)} takes {figure_in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
+    cause = f"A batch of {_named(slowest)} takes {figure_in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
         f"Events wait {figure_in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
     if row.state == MISSED:
         return (f"{figure_in_words(row.measured_s)} are measured where {figure_in_words(row.expected_s)} were "
-                f"expected. {_longest(path) or what}; intervals are shortened until it is met.")
+                f"expected. {_longest(path) or cause}; intervals are shortened until it is met.")
     is_behind = row.measured_s is not None and row.measured_s > TOLERATED * row.expected_s
-    what = (is_behind and _longest(path)) or what
+    cause = (is_behind and _longest(path)) or cause
     number = "query" if len(path) == 1 else f"{len(path)} queries"
     allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
     takes = "should take" if is_behind else "take"
@@ -153,7 +153,7 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, dat
     refused = "".join(
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
-    return f"{tried} {what}.{refused}"
+    return f"{tried} {cause}.{refused}"
 
 
 def _why_young(row: LatencyStatus, warm_at: Mapping[str, datetime]) -> str:
@@ -163,9 +163,10 @@ def _why_young(row: LatencyStatus, warm_at: Mapping[str, datetime]) -> str:
     first, *others = warm_at
     whose = f"{1 + len(others)} drivers on its path have" if others else f"The driver of {first} has"
     does = "compile" if others else "compiles"
-    what = "The figures here hold" if told_state(row, warm_at) == row.state else "Whether the limit can be met is known"
+    is_told = told_state(row, warm_at) == row.state
+    subject = "The figures here hold" if is_told else "Whether the limit can be met is known"
     return (f"{whose} run for less than {WARM.total_seconds() / 60:.0f} minutes and still {does}: batches take "
-            f"longer than they will. {what} from {max(warm_at.values()):%H:%M} UTC on.")
+            f"longer than they will. {subject} from {max(warm_at.values()):%H:%M} UTC on.")
 
 
 def _longest(path: list[dict[str, Any]]) -> str:

@@ -64,8 +64,8 @@ def able_types() -> frozenset[str]:
     tasks = {
         task for fragment in (fragments_where(pk__in=able).values() if able else ()) if not fragment.divided
         for task in fragment.active_tasks}
-    seen = RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True) if tasks else ()
-    return frozenset(declared.union(seen))
+    running_types = RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True) if tasks else ()
+    return frozenset(declared.union(running_types))
 
 
 def why_not_set(plan: Plan) -> InvalidTransition | None:

@@ -156,7 +156,7 @@ class Pacer:
                 continue
             limit = limits[number]
             values[Series(DATAFLOW, name, of_limit("latency_limit_ms", number))] = 1000 * limit.limit_s
-            if limit.along in {other.along for other in limits[:number]}:
+            if limit.along in {earlier_limit.along for earlier_limit in limits[:number]}:
                 continue
             parts = parts_of(view, name, limit, path)
             if parts is not None:
@@ -212,8 +212,9 @@ class Pacer:
         looked_at = {key: entry for key, entry in wants.items() if key not in waiting}
         rows_waiting = [rows[key] for key in waiting if key in rows]
         rows = {key: row for key, row in rows.items() if key not in waiting}
-        seen = opening(queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
-        modelled = expected_at(seen, [want for _, want in looked_at.values()], seen.before_s | {
+        opening_queries = opening(
+            queries, {query: in_force[query] for query in self._open_now(view) if query in in_force})
+        modelled = expected_at(opening_queries, [want for _, want in looked_at.values()], opening_queries.before_s | {
             query: seconds for query, seconds in in_force.items() if query in queries.costs})
         corrected: Wants = {}
         before = rows_before(looked_at, rows)
@@ -284,23 +285,24 @@ class Pacer:
     ) -> set[str]:
         """The queries of which it is known what their batches take, and whether they may stay open: those of a query
         that is divided may not."""
-        seen = {name for name, query in self._queries.items() if query.seen.batches >= LEAST_BATCHES}
-        return {name for name in queries.costs if name in opened or (name in seen and (
+        observed_queries = {name for name, query in self._queries.items() if query.seen.batches >= LEAST_BATCHES}
+        return {name for name in queries.costs if name in opened or (name in observed_queries and (
             name in refusals or name in queries.bounds_s or not may_open))}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
-        seen = {name: query.seen for name, query in self._queries.items()}
-        queries = queries_of(view, costs=costs, seen=seen, trigger_ms=chosen)
+        batches_seen = {name: query.seen for name, query in self._queries.items()}
+        queries = queries_of(view, costs=costs, batches_seen=batches_seen, trigger_ms=chosen)
         pairs = [
-            (seen[bundle.id].busy_s, seen[bundle.id].batches * queries.costs[name].batch_cpu_s)
+            (batches_seen[bundle.id].busy_s, batches_seen[bundle.id].batches * queries.costs[name].batch_cpu_s)
             for name in queries.costs for bundle in view.estate.fragments[name].queries
-            if bundle.id in seen and seen[bundle.id].batches]
+            if bundle.id in batches_seen and batches_seen[bundle.id].batches]
         # Of queries that were not seen at their interval, durations follow from those that were: where all have just
         # got another one, from those that were until then. Or all would go back to where they came from.
         if pairs:
             self._times_its_cpu = times_its_cpu(pairs)
-        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=self._times_its_cpu)
+        return queries_of(
+            view, costs=costs, batches_seen=batches_seen, trigger_ms=chosen, times_its_cpu=self._times_its_cpu)
 
     def _needs(self, view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
         """Who needs queries how often, of the dataflows that are not paused."""

@@ -73,11 +73,11 @@ def _newest(marks: Sequence[Mark]) -> Sequence[Mark]:
 
 def _each_once(notes: Sequence[Annotation]) -> Iterator[Annotation]:
     """A plan is noted of its dataflow and of every query that it changed, an alarm of all that it concerns."""
-    seen: set[tuple[int, str, str]] = set()
+    seen_notes: set[tuple[int, str, str]] = set()
     for note in notes:
         key = (note.at_s, note.what, note.text)
-        if not note.text or key not in seen:
-            seen.add(key)
+        if not note.text or key not in seen_notes:
+            seen_notes.add(key)
             yield note
 
 

@@ -27,17 +27,17 @@ MOST_FITS = 20  # that are kept of a class of machine
 MOVED = 0.02  # relative: costs that differ by less are no new version
 
 
-def note_slots(seen: Mapping[str, SlotSeen], *, at: datetime) -> int:
+def note_slots(slots_seen: Mapping[str, SlotSeen], *, at: datetime) -> int:
     """Add what slots, by name, were seen to take and to do to the rows of this hour; how many were noted."""
-    if not seen:
+    if not slots_seen:
         return 0
     machines = dict(NodeRow.objects.exclude(machine="").values_list("name", "machine"))
     hour = at.replace(minute=0, second=0, microsecond=0)
     stored = {
         (row.slot, row.group): row
-        for row in CostObservation.objects.select_for_update().filter(slot__in=list(seen), hour=hour)}
+        for row in CostObservation.objects.select_for_update().filter(slot__in=list(slots_seen), hour=hour)}
     noted = []
-    for slot, slot_seen in seen.items():
+    for slot, slot_seen in slots_seen.items():
         machine = machines.get(node_of(slot))
         if machine is None:
             continue
@@ -58,13 +58,13 @@ def learn(*, at: datetime) -> int:
     by_machine: dict[str, list[SlotSeen]] = defaultdict(list)
     for row in CostObservation.objects.order_by("-hour", "slot", "group")[:MOST_ROWS]:
         by_machine[row.machine].append(_seen(row))
-    return sum(_fitted(machine, seen, at) for machine, seen in sorted(by_machine.items()))
+    return sum(_fitted(machine, slots_seen, at) for machine, slots_seen in sorted(by_machine.items()))
 
 
-def _fitted(machine: str, seen: Iterable[SlotSeen], at: datetime) -> bool:
+def _fitted(machine: str, slots_seen: Iterable[SlotSeen], at: datetime) -> bool:
     last = newest_fit(machine)
     version = 1 if last is None else last.version + 1
-    costs = fit_costs(seen, task_types=jobs.task_types(), machine=machine, version=version)
+    costs = fit_costs(slots_seen, task_types=jobs.task_types(), machine=machine, version=version)
     if costs is None or (last is not None and not _differ(costs_of(last), costs)):
         return False
     CostFit.objects.get_or_create(machine=machine, version=version, defaults={"at": at, "costs": document_of(costs)})
@@ -84,10 +84,10 @@ def _differ(old: Costs, new: Costs) -> bool:
     return any(abs(after - before) > MOVED * max(before, after) for before, after in pairs)
 
 
-def _digest(seen: SlotSeen) -> str:
+def _digest(slot_seen: SlotSeen) -> str:
     # A query whose tail was closed is another one: it has other tasks. So is one whose batches stay open.
     tasks = sorted((query.id, [name for name, _ in query.tasks], *([] if query.groups is None else ["open"]))
-                   for query in seen.queries)
+                   for query in slot_seen.queries)
     return hashlib.sha256(repr(tasks).encode()).hexdigest()
 
 

@@ -95,17 +95,18 @@ def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
         if bundle.id in visible:
             queries[bundle.slot].append(
                 _query(view, *visible[bundle.id], bundle.queue, slots=looked.open_slots, on_nodes=on_nodes))
-    seen = replace(deployment, traffic={
+    visible_deployment = replace(deployment, traffic={
         pair: rate for pair, rate in deployment.traffic.items() if visible.keys() >= set(pair)})
     pairs = [
-        {"source": source, "target": target, "bytes_per_s": round(seen.traffic.get((source, target), 0.0), 1),
+        {"source": source, "target": target,
+         "bytes_per_s": round(visible_deployment.traffic.get((source, target), 0.0), 1),
          "events_per_s": round(events, 3)}
         for (source, target), events in deployment.events.items() if {source, target} <= visible.keys()]
     return {
         "available": True, "slots": list(_slots(looked, queries)), "queries": len(visible),
         "traffic": _by_slots(deployment, pairs),
         "pairs": sorted(pairs, key=lambda row: (-row["bytes_per_s"], row["source"], row["target"])),
-        "between_nodes": round(seen.share_between_nodes, 4)}
+        "between_nodes": round(visible_deployment.share_between_nodes, 4)}
 
 
 def _by_slots(deployment: Deployment, pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

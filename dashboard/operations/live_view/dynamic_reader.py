@@ -107,21 +107,21 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         replace(task, held_keys=_held_keys(task.running)) if task.by and is_readable(viewer, task.running) else task
         for task in tasks]
     names = [task.running for task in tasks]
-    seen = GuardState.objects.in_bulk(names) if tasks else {}
-    held = dict(AlternateHold.objects.filter(pk__in=names, until__gt=timezone.now()).values_list("pk", "until"))
+    guard_states = GuardState.objects.in_bulk(names) if tasks else {}
+    held_until = dict(AlternateHold.objects.filter(pk__in=names, until__gt=timezone.now()).values_list("pk", "until"))
     tasks = [
-        replace(task, held_until_ms=round(held[task.running].timestamp() * 1000)) if task.running in held else task
-        for task in tasks]
+        replace(task, held_until_ms=round(held_until[task.running].timestamp() * 1000))
+        if task.running in held_until else task for task in tasks]
     return [
         replace(task, because=state.because, trouble=state.trouble, readings=state.readings)
-        if (state := seen.get(task.running)) is not None else task for task in tasks]
+        if (state := guard_states.get(task.running)) is not None else task for task in tasks]
 
 
 def _held_keys(running: str) -> tuple[HeldKey, ...]:
-    held = KeyHold.objects.filter(task=running, until__gt=timezone.now()).select_related("by")
+    holds = KeyHold.objects.filter(task=running, until__gt=timezone.now()).select_related("by")
     return tuple(
         HeldKey(key_in_words(hold.key), hold.alternate, round(hold.until.timestamp() * 1000), hold.by.username)
-        for hold in held)
+        for hold in holds)
 
 
 def with_switches(viewer: Viewer, tasks: Sequence[DynamicTask]) -> list[DynamicTask]:

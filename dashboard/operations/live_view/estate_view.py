@@ -336,10 +336,10 @@ def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[s
     return {task for task in tasks if not view.estate.tasks[task].parents}, sinks & tasks
 
 
-def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
+def taken_by(view: View, bundles: Iterable[RunningBundle], resource: Literal["cpu", "memory"]) -> float | None:
     """What these bundles take together of a slot, as a profile has it and as every page shows it; None where none of
     them tells."""
-    shares = [getattr(view.bundle_report(bundle), what) for bundle in bundles]
+    shares = [getattr(view.bundle_report(bundle), resource) for bundle in bundles]
     shares_measured = [share for share in shares if share is not None]
     return round(sum(shares_measured), 4) if shares_measured else None
 

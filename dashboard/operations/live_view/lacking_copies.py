@@ -37,11 +37,11 @@ def lacking_copies(view: View) -> Iterator[Finding]:
                 nodes[node_of(bundle.slot)].append((fragment, report))
     for node, queries in sorted(nodes.items()):
         whys = [_why_fewer(view, node, fragment, report) for fragment, report in queries]
-        fewer = [query for query, why in zip(queries, whys, strict=True) if why]
+        fewer = [query for query, cause in zip(queries, whys, strict=True) if cause]
         reasons = Counter(filter(None, whys))
         if not reasons:
             continue
-        reason = min(reasons, key=lambda why: (why in _BY_ITSELF, -reasons[why], why))
+        reason = min(reasons, key=lambda cause: (cause in _BY_ITSELF, -reasons[cause], cause))
         without = sum(not report.survives for _, report in fewer)
         is_coming = reason in _BY_ITSELF
         yield Finding(

@@ -221,7 +221,7 @@ def _moving(kind: Any) -> Iterator[str]:
             yield from _moving(inner)
         return
     for name, annotation in get_type_hints(kind, include_extras=True).items():
-        if any(isinstance(mark, Moving) for mark in getattr(annotation, "__metadata__", ())):
+        if any(isinstance(metadata, Moving) for metadata in getattr(annotation, "__metadata__", ())):
             yield name
         yield from _moving(annotation)
 

@@ -86,9 +86,9 @@ def dataflow_log(
     running = dict(entry.running) if entry else {}
     if task and task not in running:
         raise NotFound("This dataflow has no such task that runs.", remedy="See its graph for those that there are.")
-    wanted = {running[task]} if task else set(running.values())
-    readable = {name for name in wanted if may_read_all(viewer, view.estate, [name])}
-    if wanted and not readable:
+    wanted_tasks = {running[task]} if task else set(running.values())
+    readable = {name for name in wanted_tasks if may_read_all(viewer, view.estate, [name])}
+    if wanted_tasks and not readable:
         raise PermissionDenied(
             "These events are read with another team's credential.", remedy="Only members of that team read its log.")
     names = {number: name for name, number in running.items()}
@@ -137,11 +137,11 @@ def _read(
         raise InvalidValue(
             f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
     count = max(1, min(question.count, MOST_LINES))
-    wanted = asdict(replace(question, search=question.search[:SEARCHED], count=count))
+    question_fields = asdict(replace(question, search=question.search[:SEARCHED], count=count))
     cursors = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
     reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
     answers = node_calls.read_logs([
-        replace(orders[node], **wanted | {
+        replace(orders[node], **question_fields | {
             "id": secrets.token_hex(16),
             "after": cursor if _CURSOR.fullmatch(cursor := cursors.get(node, "")) else ""})
         for node in reporting]) if reporting else {}

@@ -54,8 +54,8 @@ def pinning_remarks(names: Iterable[str]) -> list[str]:
     reports = jobs.read_live((), {}).reports
     node_reports = {name: unpinned(reports.node(name)) for name in sorted(set(names))}
     return [
-        f"The slots of {name} are not pinned to cores of their own ({why}): other work on the machine, and other "
-        "slots, may take CPU that is predicted for them." for name, why in node_reports.items() if why]
+        f"The slots of {name} are not pinned to cores of their own ({cause}): other work on the machine, and other "
+        "slots, may take CPU that is predicted for them." for name, cause in node_reports.items() if cause]
 
 
 def take_in_nodes(reports: Reports) -> list[str]:

@@ -63,22 +63,22 @@ def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = 
 def _told(event: dict[str, Any], view: View) -> Notable | None:
     match event["kind"]:
         case "fragment_failed" if event.get("retry_at_ms") is None:
-            what = f"failed and is not tried again: {_why(event, view)}"
+            text = f"failed and is not tried again: {_why(event, view)}"
         case "fragment_failed":
-            what = f"failed and restarts from its checkpoint: {_why(event, view)}"
+            text = f"failed and restarts from its checkpoint: {_why(event, view)}"
         case "joined_late" if event["kept_since_ms"] is None:
-            what = "asked for older events than its stream has; it has none, so the query starts with the next event"
+            text = "asked for older events than its stream has; it has none, so the query starts with the next event"
         case "joined_late":
             since = _at(event["kept_since_ms"])
-            what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
+            text = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
         case "handed_over":
             queries = "a query" if len(event["from_"]) == 1 else f"{len(event['from_'])} queries"
-            what = f"continues the work of {queries}, {event['gap_ms']} ms after that had ended"
+            text = f"continues the work of {queries}, {event['gap_ms']} ms after that had ended"
         case "sink_found_otherwise":
-            what = event["what"]
+            text = event["what"]
         case _:
             return None
-    return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])
+    return Notable(event["fragment"], _at(event["at_ms"]), text, event["kind"])
 
 
 def _why(event: dict[str, Any], view: View) -> str:

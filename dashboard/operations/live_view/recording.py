@@ -130,10 +130,11 @@ def _streams(view: View) -> Named:
                      "wait_mean_ms", "wait_p99_ms"):
             yield series_of(STREAM, stream, name), getattr(flow, name)
         by_query = {query: sum(blocks[name] for name in channels) for query, channels in names.items()}
-        held = sum(by_query.values())
-        yield series_of(STREAM, stream, "backlog_blocks"), held
+        held_blocks = sum(by_query.values())
+        yield series_of(STREAM, stream, "backlog_blocks"), held_blocks
         waiting = {series_of(QUERY, query, "backlog_blocks"): blocks for query, blocks in by_query.items()} | {
-            series_of(DATAFLOW, dataflow, "backlog_blocks"): held for dataflow in view.estate.users.get(child, ())}
+            series_of(DATAFLOW, dataflow, "backlog_blocks"): held_blocks
+            for dataflow in view.estate.users.get(child, ())}
         for series, count in waiting.items():
             most[series] = max(count, most.get(series, 0))
     yield from most.items()
@@ -150,9 +151,9 @@ def _channels(view: View, parent: str, child: str) -> dict[str, tuple[str, ...]]
 
 def _node(name: str, report: NodeReport) -> Named:
     for index, slot in report.slots.items():
-        place = Slot(name, int(index)).name
-        yield series_of(SLOT, place, "cpu"), slot.cpu
-        yield series_of(SLOT, place, "memory_mb"), slot.memory_mb
+        slot_name = Slot(name, int(index)).name
+        yield series_of(SLOT, slot_name, "cpu"), slot.cpu
+        yield series_of(SLOT, slot_name, "memory_mb"), slot.memory_mb
         for query, run in slot.fragments.items():
             for metric in ("rate_per_s", "batch_ms", "trigger_ms", "cpu", "memory"):
                 yield series_of(QUERY, query, metric), getattr(run, metric)
@@ -230,8 +231,8 @@ def annotations_of_findings(
     begun = [(ALARM, finding) for key, finding in after.items() if key not in before]
     ended = [(OVER, finding) for key, finding in before.items() if key not in after]
     return [
-        Annotation(at_s, what, kind, subject, finding.cause[:500])
-        for what, finding in begun + ended for kind, subject in _subjects_of(finding)]
+        Annotation(at_s, annotation_kind, kind, subject, finding.cause[:500])
+        for annotation_kind, finding in begun + ended for kind, subject in _subjects_of(finding)]
 
 
 def subject_of(finding: Finding) -> tuple[str, str]:

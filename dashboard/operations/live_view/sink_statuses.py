@@ -58,7 +58,7 @@ def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, cou
 
 
 def write_again(
-    *, actor: User, dataflow_id: UUID | str, task_id: str, what: str, since: str = "", understood: bool = False
+    *, actor: User, dataflow_id: UUID | str, task_id: str, extent: str, since: str = "", understood: bool = False
 ) -> None:
     """Let a sink write again what is kept: what was refused, or all since a time, which may stand there twice then.
 
@@ -66,7 +66,7 @@ def write_again(
     ----------
     actor : User
         An engineer of the dataflow's team.
-    what : str
+    extent : str
         ``refused``, or ``since``.
     since : str
         The time from which events are written again, in ISO 8601; empty for all that are kept.
@@ -90,19 +90,19 @@ def write_again(
     record = dataflow_for(viewer, dataflow_id)
     require_role(viewer, record.team, Role.ENGINEER)
     _, channel = _running_and_channel(record, task_id)
-    since_ms = _since_ms(what, since, understood)
-    if what == REFUSED and not connector_calls.refused_events(channel, 1):
+    since_ms = _since_ms(extent, since, understood)
+    if extent == REFUSED and not connector_calls.refused_events(channel, 1):
         raise NothingToChange("Nothing is kept that was refused.", remedy="There is nothing to write again.")
     with audited(actor=actor, verb="dataflow.write_again", subject=record, team=record.team) as audit:
-        audit.details = {"task": task_id, "what": what, **({"since": since} if since else {})}
-        connector_calls.write_again(channel, what, since_ms)
+        audit.details = {"task": task_id, "what": extent, **({"since": since} if since else {})}
+        connector_calls.write_again(channel, extent, since_ms)
 
 
-def _since_ms(what: str, since: str, understood: bool) -> int | None:
-    if what == REFUSED:
+def _since_ms(extent: str, since: str, understood: bool) -> int | None:
+    if extent == REFUSED:
         return None
-    if what != SINCE:
-        raise BadInput(f"“{what}” cannot be written again.", remedy=f"Choose {REFUSED} or {SINCE}.")
+    if extent != SINCE:
+        raise BadInput(f"“{extent}” cannot be written again.", remedy=f"Choose {REFUSED} or {SINCE}.")
     if not understood:
         raise BadInput(
             "Events that are written again may be there twice.",

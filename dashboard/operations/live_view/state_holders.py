@@ -64,8 +64,8 @@ def states_of(view: View, fragment: Fragment, query: RunningBundle) -> dict[str,
 
 def survival_now(view: View, queries: Iterable[tuple[Fragment, RunningBundle]]) -> Survival:
     """Which losses at once the states of all these queries survive, by machines and by zone."""
-    held = {
+    holders_of = {
         (query.id, name): nodes for fragment, query in queries
         for name, nodes in states_of(view, fragment, query).items()}
-    homes = {node: BundleHome(node, zones(view).get(node, "")) for nodes in held.values() for node in nodes}
-    return survival(held, homes) if held else Survival(0, ())
+    homes = {node: BundleHome(node, zones(view).get(node, "")) for nodes in holders_of.values() for node in nodes}
+    return survival(holders_of, homes) if holders_of else Survival(0, ())

@@ -111,7 +111,7 @@ def replayed(
 
     run = dry_run(
         guarded, catalog, events, begin_ms=begin_ms, end_ms=end_s * 1000, on=first_on(element.alternates).name,
-        seen=seen)
+        observe=seen)
     return run, tracer.trace(begin_ms=begin_ms, end_ms=end_s * 1000)
 
 

@@ -63,7 +63,8 @@ class _WatchedElement:
         """Evaluate its guards from now on, with what an earlier process or policy has seen."""
         state = state or state_with(self.element.on, event)
         self.positions = {
-            name: place for name, place in state.get("positions", {}).items() if name in self.element.policy.streams}
+            name: position for name, position in state.get("positions", {}).items()
+            if name in self.element.policy.streams}
         self.watch = ElementWatch(self.compiled, event.at_ms, state=state)
         for change in self.watch.begun:
             self.because = change.because
@@ -108,21 +109,21 @@ class GuardWatches:
         self._failures.keep(elements)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
-        wanted = []
+        wanted_switches = []
         for task in self._turns.of(estate, elements):
             element = elements[task]
             days = calendars_of(element.policy.calendars)
             if self._failures.waits(task, (element.policy, days), now_s):
                 continue
             try:
-                wanted += self._look(estate, element, days, values, now_s * 1000)
+                wanted_switches += self._look(estate, element, days, values, now_s * 1000)
                 self._failures.over(task)
             except DatabaseError:  # of all: the next second tries again
                 raise
             except Exception as error:  # of this task alone: a calendar is gone, or what came is no event
                 self._failures.note(task, error, now_s, (element.policy, days))
                 self._watched.pop(task, None)
-        return wanted
+        return wanted_switches
 
     def _look(
         self, estate: Estate, element: SwitchedTask, days: Days, values: Mapping[Series, float], now_ms: int
@@ -173,7 +174,7 @@ class GuardWatches:
             made.kept = watched.kept
             made.watch = ElementWatch(made.compiled, before.at_ms, state=before.state())
             made.positions = {
-                name: place for name, place in watched.positions.items() if name in element.policy.streams}
+                name: position for name, position in watched.positions.items() if name in element.policy.streams}
             for change in made.watch.begun:
                 made.because = change.because
         self._watched[element.task] = made

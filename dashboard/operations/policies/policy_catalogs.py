@@ -42,12 +42,12 @@ def streams_for(element: RunningElement, texts: Iterable[str]) -> Streams:
     streams: Streams = {
         f"{EVENTS}.{name}": {"of": OF_EVENTS, "team": team.slug, "name": name, "figures": figures}
         for name, figures in event_figures(team.slug).items()}
-    for rest, stream in _of_dataflow(element, element.record):
-        streams[rest or OWN] = stream
+    for stream_name, stream in _of_dataflow(element, element.record):
+        streams[stream_name or OWN] = stream
     names = {name for text in texts for name in named_in(text)}
     for prefix, record in _others(element, names).items():
-        for rest, stream in _of_dataflow(element, record):
-            streams.setdefault(f"{prefix}.{rest}" if rest else prefix, stream)
+        for stream_name, stream in _of_dataflow(element, record):
+            streams.setdefault(f"{prefix}.{stream_name}" if stream_name else prefix, stream)
     return streams
 
 
@@ -64,8 +64,8 @@ def catalog_with(element: RunningElement, streams: Streams) -> GuardCatalog:
 
 def _others(element: RunningElement, names: Iterable[str]) -> dict[str, DataflowRecord]:
     """Dataflows that names begin with, by how they are written; where several have a name, the own team's, or none."""
-    wanted = {name[:place] for name in names for place, sign in enumerate(f"{name}.") if sign == "." and "." in name}
-    if not wanted:
+    prefixes = {name[:index] for name in names for index, sign in enumerate(f"{name}.") if sign == "." and "." in name}
+    if not prefixes:
         return {}
     readable = Q(visibility="shared")
     if element.running.scope:  # of the team alone
@@ -74,7 +74,7 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
     for record in DataflowRecord.objects.select_related("team").filter(
             readable, pk__in=list(element.estate.submitted)).order_by("pk"):
         for written in (record.name, f"{record.team.slug}.{record.name}"):
-            if written in wanted:
+            if written in prefixes:
                 named.setdefault(written, []).append(record)
     require_few_streams(named, element.task)
     chosen = {}

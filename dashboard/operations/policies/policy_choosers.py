@@ -30,7 +30,7 @@ class PolicyChoosers:
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """What any source wants otherwise than it is set."""
-        return [wanted for chooser in self._choosers for wanted in chooser.look(estate, values, now_s)]
+        return [wanted_switch for chooser in self._choosers for wanted_switch in chooser.look(estate, values, now_s)]
 
     def store(self) -> None:
         """Keep what another process needs to go on."""

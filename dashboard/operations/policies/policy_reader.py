@@ -119,18 +119,18 @@ def running_element(viewer: Viewer, dataflow_id: UUID | str, task: str) -> Runni
 def policy_told(viewer: Viewer, dataflow_id: UUID | str, task: str) -> ToldPolicy:
     """By what a dynamic task of a dataflow is switched; raises as `running_element`."""
     element = running_element(viewer, dataflow_id, task)
-    seen = GuardState.objects.filter(pk=element.running.id).first() or GuardState(readings={})
+    guard_state = GuardState.objects.filter(pk=element.running.id).first() or GuardState(readings={})
     hold = hold_of(element.running.id, at=timezone.now())
     versions, findings = _versions(element), ()
     try:
         findings = findings_of(element, element.policy)
     except InvalidGuard as invalid:  # a calendar that it names is gone, say
-        seen.trouble, seen.because = NOT_READ, invalid.message
+        guard_state.trouble, guard_state.because = NOT_READ, invalid.message
     return ToldPolicy(
         task, element.running.id, next((version.number for version in versions if version.policy == element.policy), 0),
-        element.policy, element.on, tuple(_guards(element, seen.verdicts)), versions, findings,
+        element.policy, element.on, tuple(_guards(element, guard_state.verdicts)), versions, findings,
         hold.alternate if hold else "", _ms(hold.until) if hold else None, hold.by.username if hold else "",
-        seen.readings, seen.because, seen.trouble, seen.advice)
+        guard_state.readings, guard_state.because, guard_state.trouble, guard_state.advice)
 
 
 def findings_of(element: RunningElement, policy: ElementPolicy) -> tuple[GuardFinding, ...]:
@@ -168,11 +168,11 @@ def hold_of(task: str, *, at: datetime) -> AlternateHold | None:
 
 def held_keys(tasks: Iterable[str], *, at: datetime) -> dict[str, dict[str, str]]:
     """The alternates that people have set for keys of running tasks, by task and text of the key, at a moment."""
-    held: dict[str, dict[str, str]] = {}
+    alternates_by_key: dict[str, dict[str, str]] = {}
     rows = KeyHold.objects.filter(task__in=list(tasks), until__gt=at).values_list("task", "key", "alternate")
     for task, key, alternate in rows:
-        held.setdefault(task, {})[key] = alternate
-    return held
+        alternates_by_key.setdefault(task, {})[key] = alternate
+    return alternates_by_key
 
 
 def users_of(estate: Estate, task_id: str) -> list[tuple[str, str]]:

@@ -73,9 +73,9 @@ def read_events(
         if read is None:
             continue
         rows = read(estate, stream, positions.get(name))
-        for place, at_ms, values in rows:
+        for position, at_ms, values in rows:
             look()
-            positions[name] = place
+            positions[name] = position
             came.append(GuardEvent(min(at_ms, now_ms), name, {
                 figure: values.get(figure) for figure in stream["figures"] if figure in values}))
         positions.setdefault(name, [0])
@@ -112,7 +112,7 @@ def _leaving(estate: Estate, stream: Mapping[str, Any], after: list[int] | None)
         return
     places = sorted((
         ([int(event.get("_born") or 0), int(event.get("_seq") or 0)], event) for event in newest), key=itemgetter(0))
-    yield from ((place, place[0], event) for place, event in places if after is None or place > after)
+    yield from ((position, position[0], event) for position, event in places if after is None or position > after)
 
 
 def event_figures(team: str) -> dict[str, dict[str, str]]:

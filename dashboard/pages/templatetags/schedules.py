@@ -43,14 +43,14 @@ def seconds(value: float | None) -> str:
 
 
 @register.filter
-def bound(limit: Bound | Mapping[str, Any], what: str) -> str:
-    """How sure it is that no other mapping takes less of something, which ``what`` names."""
+def bound(limit: Bound | Mapping[str, Any], noun: str) -> str:
+    """How sure it is that no other mapping takes less of something, which ``noun`` names."""
     stated = limit if isinstance(limit, Bound) else Bound(**limit)
     if stated.proved:
-        return f"least {what}, proved"
+        return f"least {noun}, proved"
     if stated.least:
-        return f"{what}: up to {percent(stated.gap)} fewer may be possible"
-    return f"{what}: not proved to be the least"
+        return f"{noun}: up to {percent(stated.gap)} fewer may be possible"
+    return f"{noun}: not proved to be the least"
 
 
 @register.filter

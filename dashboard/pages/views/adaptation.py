@@ -140,14 +140,14 @@ def goals_form(state: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _given(form: Mapping[str, str]) -> dict[str, float]:
-    given: dict[str, Any] = {}
+    stated_goals: dict[str, Any] = {}
     for name in GOALS:
         if form.get(name, "").strip():
             try:
-                given[name] = float(form[name])
+                stated_goals[name] = float(form[name])
             except ValueError:
-                given[name] = form[name]
-    return given
+                stated_goals[name] = form[name]
+    return stated_goals
 
 
 def _chosen_in_words(record: DataflowRecord) -> str:

@@ -88,7 +88,7 @@ def alert_mute(request: HttpRequest, alert_id: int) -> HttpResponse:
     until = timezone.now() + timedelta(minutes=int(minutes) if minutes.isdecimal() and len(minutes) < 7 else 0)
     flash.attempt(
         request, lambda: services.mute(
-            actor=request.user, alert_id=alert_id, what=request.POST.get("what", ""), until=until),
+            actor=request.user, alert_id=alert_id, scope=request.POST.get("what", ""), until=until),
         text=lambda row: f"Muted: {row.text[:120]}", code="alert-muted")
     return redirect("alerts")
 

@@ -21,10 +21,10 @@ def audit(request: HttpRequest) -> HttpResponse:
     """The viewer's part of the trail, newest first."""
     chosen = _chosen(request)
     page = Paginator(trail.search(request.viewer, chosen), PER_PAGE).get_page(request.GET.get("page"))
-    given = {name: value for name, value in request.GET.items() if name in ("q", "person", "from", "to") and value}
+    filters = {name: value for name, value in request.GET.items() if name in ("q", "person", "from", "to") and value}
     return render(request, "audit.html", {
-        "page": page, "search": request.GET.get("q", "").strip(), "chosen": chosen, "is_filtered": bool(given),
-        "archived_until": trail.archived_until(), "people": trail.people(request.viewer), "query": urlencode(given)})
+        "page": page, "search": request.GET.get("q", "").strip(), "chosen": chosen, "is_filtered": bool(filters),
+        "archived_until": trail.archived_until(), "people": trail.people(request.viewer), "query": urlencode(filters)})
 
 
 @require_safe

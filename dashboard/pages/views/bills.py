@@ -94,8 +94,8 @@ def bill_export(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 def _period(request: HttpRequest) -> Period:
-    given = {name: request.GET.get(name, "").strip() for name in ("period", "from", "to")}
-    return period_of(given["period"], first=given["from"], last=given["to"], now=timezone.now())
+    texts = {name: request.GET.get(name, "").strip() for name in ("period", "from", "to")}
+    return period_of(texts["period"], first=texts["from"], last=texts["to"], now=timezone.now())
 
 
 def _team(request: HttpRequest) -> str:

@@ -128,13 +128,13 @@ def _chosen_team(row: ControllerSummary, slug: str | None) -> TeamRow:
     return chosen
 
 
-def _policy(given: Any, usual: Policy) -> Policy:
+def _policy(numbers: Any, usual: Policy) -> Policy:
     """Limits as a form has them; what it leaves out is as usual."""
     try:
         return Policy(
-            usual.mode, int(given.get("changes_per_hour", usual.changes_per_hour)),
-            int(given.get("changes_per_day", usual.changes_per_day)),
-            60 * float(given.get("cool_down_min", usual.cool_down_s / 60)))
+            usual.mode, int(numbers.get("changes_per_hour", usual.changes_per_hour)),
+            int(numbers.get("changes_per_day", usual.changes_per_day)),
+            60 * float(numbers.get("cool_down_min", usual.cool_down_s / 60)))
     except (ValueError, OverflowError) as error:
         raise BadInput("A limit is not a number.", remedy="Give whole numbers of changes, and minutes.") from error
 

@@ -87,8 +87,8 @@ def _log(request: HttpRequest, record: DataflowRecord, task: str) -> dict[str, s
     """Where the task's log is read; nowhere for others than its team, for lines may show values of events."""
     if not request.viewer.sees_private_of(record.team_id):
         return {}
-    return {f"log_{what}": f"{reverse(name, args=[record.pk])}?{urlencode({'task': task})}"
-            for what, name in (("page", "dataflow_log"), ("lines", "dataflow_log_lines"))}
+    return {f"log_{part}": f"{reverse(name, args=[record.pk])}?{urlencode({'task': task})}"
+            for part, name in (("page", "dataflow_log"), ("lines", "dataflow_log_lines"))}
 
 
 def _events(running: Any) -> str:

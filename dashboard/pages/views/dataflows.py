@@ -88,9 +88,9 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     if changed is not None:
         may, record = may.filter(pk=changed.team_id), changed
     if request.method != "POST":
-        given = own_data_answers.written(request) if request.GET.get("own") else _start_with(
+        editor_context = own_data_answers.written(request) if request.GET.get("own") else _start_with(
             record, _savepoint_of(request))
-        return render(request, "dataflow_new.html", _editor(request, may, record, **given))
+        return render(request, "dataflow_new.html", _editor(request, may, record, **editor_context))
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
     team = may.filter(slug=request.POST.get("team", "")).first()
     try:
@@ -239,9 +239,9 @@ def _two_versions(
     request: HttpRequest, record: DataflowRecord, number: int
 ) -> tuple[DataflowVersion, DataflowVersion | None]:
     """A version, and the one that it is compared with: that of the address, else the one before; None for the first."""
-    version, other = catalog.version(record, number), request.GET.get("with", "")
-    if other.isdecimal() and len(other) < 9:
-        return version, catalog.version(record, int(other))
+    version, other_number = catalog.version(record, number), request.GET.get("with", "")
+    if other_number.isdecimal() and len(other_number) < 9:
+        return version, catalog.version(record, int(other_number))
     return version, catalog.versions(record).filter(number__lt=number).first()
 
 
@@ -345,14 +345,14 @@ def _start_with(record: DataflowRecord | None, savepoint: str) -> dict[str, Any]
     return {"text": version.text, "format": version.format}
 
 
-def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
-    chosen = request.POST.get("team") or (record.team.slug if record else given.pop("team", ""))
+def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **context: Any) -> dict[str, Any]:
+    chosen = request.POST.get("team") or (record.team.slug if record else context.pop("team", ""))
     changed, savepoint, savepoints = _record_to_change(request), _savepoint_of(request), names_of_whole(may)
     return {"teams": may, "record": record, "format": "yaml",
             "samples": () if changed else offered_samples(request.viewer),
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE,
             "savepoint": savepoint, "savepoints": savepoints,
-            "other_savepoint": savepoint if (chosen, savepoint) not in savepoints else "", **given}
+            "other_savepoint": savepoint if (chosen, savepoint) not in savepoints else "", **context}
 
 
 def _savepoint_of(request: HttpRequest) -> str:

@@ -31,8 +31,8 @@ def deployment(request: HttpRequest) -> HttpResponse:
     for slot in rows["slots"]:
         for query in slot["queries"]:
             query["refusing"] = [
-                other["slot"] for other in rows["slots"]
-                if other is not slot and other["slot"] not in query["targets"]]
+                other_row["slot"] for other_row in rows["slots"]
+                if other_row is not slot and other_row["slot"] not in query["targets"]]
     names = {query["id"]: query["name"] for slot in rows["slots"] for query in slot["queries"]}
     placed = {query["id"]: f"{query['name']} on {slot['slot']}" for slot in rows["slots"] for query in slot["queries"]}
     preview, suggestion = _preview(request), rows["suggestion"]

@@ -129,7 +129,7 @@ class ElementPanel:
     @property
     def held_keys(self) -> list[tuple[HeldKey, datetime | None]]:
         """The keys that people hold, each with the time until when."""
-        return [(held, _moment(held.until_ms)) for held in self.task.held_keys]
+        return [(held_key, _moment(held_key.until_ms)) for held_key in self.task.held_keys]
 
     @property
     def warm_until(self) -> datetime | None:

@@ -95,9 +95,9 @@ def _told(form: GraphForm, document: dict[str, Any]) -> str:
 
 def _as_in_a_browser(text: str, changes: Sequence[TextChange]) -> list[dict[str, Any]]:
     """Changes by the units that a browser counts text in (UTF-16)."""
-    places = sorted({place for change in changes for place in (change.start, change.end)})
+    places = sorted({index for change in changes for index in (change.start, change.end)})
     counted, before, units = {}, 0, 0
-    for place in places:
-        units += place - before + sum(character > WIDE for character in text[before:place])
-        counted[place], before = units, place
+    for index in places:
+        units += index - before + sum(character > WIDE for character in text[before:index])
+        counted[index], before = units, index
     return [{"from": counted[change.start], "to": counted[change.end], "insert": change.written} for change in changes]

@@ -79,7 +79,7 @@ def help_guide(request: HttpRequest, slug: str) -> HttpResponse:
 @lru_cache(maxsize=64)
 def _content(guide: Guide, path: Path, modified_ns: int) -> SafeString:
     """A document as HTML; ``modified_ns`` is its time of change, so that a changed one is rendered again."""
-    addresses = {other.path: reverse("help_guide", args=[other.slug]) for other in (*GUIDES, *REFERENCES)}
+    addresses = {page.path: reverse("help_guide", args=[page.slug]) for page in (*GUIDES, *REFERENCES)}
     return markdown.render(
         path.read_text(encoding="utf-8"),
         address_of=lambda target: markdown.site_address(target, document=guide.path, addresses=addresses))

@@ -39,8 +39,8 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
             bounds=bounds_given(request.POST)),
         text="Weir measures them one after the other. This page updates itself.", code="measuring")
     again = ("rate",) if done else ("rate", "slot", "budget_minutes")  # what was refused is not typed again
-    given = {name: request.POST[name] for name in again if request.POST.get(name)}
-    return redirect(reverse("schedule", args=[record.pk], query=given))
+    values = {name: request.POST[name] for name in again if request.POST.get(name)}
+    return redirect(reverse("schedule", args=[record.pk], query=values))
 
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[SweepTarget]:
@@ -82,8 +82,8 @@ def missing_part(request: HttpRequest, record: DataflowRecord, answer: options.S
             for row in missing],
         "unasked": unasked, "hindered": any(row.hindrance for row in missing),
         "may_measure": may_measure_for(request, record),
-        "places": slots, "any_free": any(place.free for place in slots),
-        "can_start": any(place.free or place.reserved_for for place in slots), "slot": request.GET.get("slot", ""),
+        "places": slots, "any_free": any(choice.free for choice in slots),
+        "can_start": any(choice.free or choice.reserved_for for choice in slots), "slot": request.GET.get("slot", ""),
         "budget_minutes": budget_minutes, **_duration(unasked),
     }
 

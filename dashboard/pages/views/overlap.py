@@ -29,7 +29,7 @@ def overlap(request: HttpRequest) -> HttpResponse:
     pairs = overlap.pairs(by=by)
     page = Paginator(pairs, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "overlap.html", {
-        "map": overlap, "page": page, "rows": [_row(overlap, first, other) for first, other in page.object_list],
+        "map": overlap, "page": page, "rows": [_row(overlap, first, second) for first, second in page.object_list],
         "pairs": len(pairs), "by": by, "search": search, "team_chosen": team, "filtered": bool(team or search),
         "teams": teams.all_teams(), "most": explorer.MOST_DATAFLOWS,
     })
@@ -69,10 +69,10 @@ def _asked(request: HttpRequest) -> tuple[str, str]:
     return request.GET.get("team", "").strip(), request.GET.get("q", "").strip()
 
 
-def _row(overlap: explorer.OverlapMap, first: int, other: int) -> dict[str, Any]:
+def _row(overlap: explorer.OverlapMap, first: int, second: int) -> dict[str, Any]:
     return {
         "one": overlap.dataflows[first],
-        "other": overlap.dataflows[other],
-        "shared": int(overlap.shared[first, other]),
-        "share": float(overlap.share[first, other]),
+        "other": overlap.dataflows[second],
+        "shared": int(overlap.shared[first, second]),
+        "share": float(overlap.share[first, second]),
     }

@@ -88,15 +88,15 @@ def _source_taken(request: HttpRequest, before: OwnData, team: Team) -> Answered
     source_type = own_data.type_named(request.POST.get("type", before.type), own_data.sources())
     if source_type is None:
         return before, {}, [Problem("no_source", "No kind of source is chosen.", "Choose one.")]
-    given, errors = _form(request, source_type, team, without=OF_EVENTS)
+    texts, errors = _form(request, source_type, team, without=OF_EVENTS)
     answers = replace(
-        _turned_to(before, source_type.name), source=given, name=request.POST.get("dataflow", "").strip()[:100])
-    if answers.type != before.type or given != before.source:
+        _turned_to(before, source_type.name), source=texts, name=request.POST.get("dataflow", "").strip()[:100])
+    if answers.type != before.type or texts != before.source:
         answers = replace(answers, columns=(), time={}, left_out={}, look="", proposes=False)
-    errors = config_of(source_type, given, without=OF_EVENTS)[1] | errors
+    errors = config_of(source_type, texts, without=OF_EVENTS)[1] | errors
     if errors:
         return answers, errors, []
-    return answers, *own_data.wrong_in(own_data.first_dataflow(answers, columns=False, finished=False), given)
+    return answers, *own_data.wrong_in(own_data.first_dataflow(answers, columns=False, finished=False), texts)
 
 
 def _columns_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
@@ -118,19 +118,20 @@ def _work_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
     at_size = next((problem for problem in others if problem.path.endswith("/size")), None)
     if at_size is None:
         return answers, errors, others
-    return answers, {"size": f"{at_size.message} {at_size.remedy}"}, [other for other in others if other != at_size]
+    return answers, {"size": f"{at_size.message} {at_size.remedy}"}, [
+        other_problem for other_problem in others if other_problem != at_size]
 
 
 def _target_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
     target_type = own_data.type_named(request.POST.get("to", answers.to), own_data.targets())
     if target_type is None:
         return answers, {}, [Problem("no_target", "No target is chosen for the events.", "Choose a target.")]
-    given, errors = _form(request, target_type, team)
-    answers = replace(answers, to=target_type.name, target=given)
-    errors = config_of(target_type, given)[1] | errors
+    texts, errors = _form(request, target_type, team)
+    answers = replace(answers, to=target_type.name, target=texts)
+    errors = config_of(target_type, texts)[1] | errors
     if errors:
         return answers, errors, []
-    return answers, *own_data.wrong_in(own_data.first_dataflow(answers), given, at_end=True)
+    return answers, *own_data.wrong_in(own_data.first_dataflow(answers), texts, at_end=True)
 
 
 _TAKEN: Mapping[str, Callable[[HttpRequest, OwnData, Team], Answered]] = {
@@ -141,7 +142,7 @@ def _form(
     request: HttpRequest, task_type: TaskType, team: Team, *, without: tuple[str, ...] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
     """What the form of a type says, once values that were written into it are kept as secrets of the team."""
-    given = filled_in(task_type, request.POST, without=without)
+    texts = filled_in(task_type, request.POST, without=without)
     errors: dict[str, str] = {}
     for parameter in task_type.parameters:
         value = request.POST.get(f"new.{parameter.name}.value", "")
@@ -153,10 +154,10 @@ def _form(
             continue
         try:
             set_secret(actor=request.user, team=team, name=name, value=value)
-            given[parameter.name] = name
+            texts[parameter.name] = name
         except WeirError as error:
             errors[parameter.name] = error.full_message
-    return given, errors
+    return texts, errors
 
 
 # -- looking -----------------------------------------------------------------------------------------------------------
@@ -198,15 +199,15 @@ def _seen(request: HttpRequest, answers: OwnData) -> tuple[OwnData, dict[str, An
     if not answers.look:
         return answers, {}
     try:
-        seen = source_looks.look(request.viewer, answers.look)
+        source_look = source_looks.look(request.viewer, answers.look)
     except WeirError:  # over for a minute: what it saw is kept nowhere
         return own_data.keep(request, replace(answers, look="", proposes=False)), {}
-    if seen.is_over and answers.proposes:
-        proposal = seen.proposal
+    if source_look.is_over and answers.proposes:
+        proposal = source_look.proposal
         answers = own_data.with_proposal(answers, proposal) if proposal and proposal.columns else replace(
             answers, proposes=False)
         own_data.keep(request, answers)
-    return answers, shown_look(seen)
+    return answers, shown_look(source_look)
 
 
 # -- showing -----------------------------------------------------------------------------------------------------------
@@ -232,9 +233,9 @@ def _shown(
         context |= {"works": WORKS, "comparisons": COMPARISONS, "columns": taken}
     chosen = _type_of(step, answers)
     if chosen is not None:
-        given, without = (answers.source, OF_EVENTS) if step == "source" else (_target(answers), ())
+        texts, without = (answers.source, OF_EVENTS) if step == "source" else (_target(answers), ())
         fields = fields_of(
-            chosen, given, errors, secrets=[secret.name for secret in teams.secrets(team)], without=without)
+            chosen, texts, errors, secrets=[secret.name for secret in teams.secrets(team)], without=without)
         context |= {"chosen": chosen, "fields": fields, "usual": [field for field in fields if field.is_usual],
                     "more": [field for field in fields if not field.is_usual]}
     among = own_data.sources() if step == "source" else own_data.targets()

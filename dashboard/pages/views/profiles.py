@@ -187,11 +187,11 @@ def _bounded(record: ProfileRecord) -> list[int]:
     return [point.threads for point in record.points.all() if point.rate_per_s >= most]
 
 
-def _import_page(request: HttpRequest, *, status: int = 200, **given: Any) -> HttpResponse:
+def _import_page(request: HttpRequest, *, status: int = 200, **context: Any) -> HttpResponse:
     return render(request, "profiles/import.html", {
         "required": REQUIRED, "optional": OPTIONAL, "machine": selectors.current_machine(),
         "machine_here": request.method != "POST" or request.POST.get("machine_here") == "1",
-        "may_measure": may_measure(request.viewer), **given,
+        "may_measure": may_measure(request.viewer), **context,
     }, status=status)
 
 

@@ -26,8 +26,8 @@ def rules(request: HttpRequest, slug: str) -> HttpResponse:
     if request.method != "POST":
         return _page(request, team)
     try:
-        wanted = rules_from(request.POST)
-        version = set_rules(actor=request.user, team=team, rules=wanted, note=request.POST.get("note", ""))
+        wanted_rules = rules_from(request.POST)
+        version = set_rules(actor=request.user, team=team, rules=wanted_rules, note=request.POST.get("note", ""))
     except WeirError as error:
         return _page(request, team, failure=error, status=http_status(error))
     if version is not None and version.state == "waits":
@@ -61,26 +61,27 @@ def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> Http
 
 
 def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None, status: int = 200) -> HttpResponse:
-    record, held = current_rules([team.pk])[team.pk]
+    record, rules_in_force = current_rules([team.pk])[team.pk]
     versions = [(version, in_words(RULES.read(version.document))) for version in versions_of(team)]
-    shown = _shown(request, versions, held)
+    shown = _shown(request, versions, rules_in_force)
     waiting = waiting_rules(team)
     return render(request, "team_rules.html", {
-        "team": team, "record": record, "words": in_words(held), "form": fields_of(shown), "versions": versions,
-        "may_change": request.viewer.has_role(team.pk, Role.APPROVER), "failure": failure,
+        "team": team, "record": record, "words": in_words(rules_in_force), "form": fields_of(shown),
+        "versions": versions, "may_change": request.viewer.has_role(team.pk, Role.APPROVER), "failure": failure,
         "waiting": waiting, "waiting_words": in_words(RULES.read(waiting.document)) if waiting else [],
         "may_agree": waiting is not None and (settings.SELF_APPROVAL or waiting.author_id != request.user.pk),
-        "is_earlier": shown != held, "currency": settings.CURRENCY,
+        "is_earlier": shown != rules_in_force, "currency": settings.CURRENCY,
         "approvers": [member for member in selectors.members(team) if member.role >= Role.APPROVER],
     }, status=status)
 
 
-def _shown(request: HttpRequest, versions: list, held: Rules) -> Rules:
+def _shown(request: HttpRequest, versions: list, rules_in_force: Rules) -> Rules:
     """What the form begins with: what was sent, where that are rules; an earlier version; or what holds."""
     if request.method == "POST":
         try:
             return rules_from(request.POST)
         except WeirError:
-            return held
+            return rules_in_force
     earlier = request.GET.get("from", "")
-    return next((RULES.read(version.document) for version, _ in versions if str(version.number) == earlier), held)
+    return next(
+        (RULES.read(version.document) for version, _ in versions if str(version.number) == earlier), rules_in_force)

@@ -124,13 +124,13 @@ def schedule_curve(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Propose the chosen schedule: an ordinary proposal, with a plan to review."""
     catalog.dataflow(request.viewer, dataflow_id)
-    given, address = request.POST, reverse("schedule", args=[dataflow_id])
+    form, address = request.POST, reverse("schedule", args=[dataflow_id])
     try:
-        choice = None if given.get("without") == "1" else ScheduleChoice.of(
-            pair=given.get("pair", "").split("-"), rate_per_s=options.rate_of(given.get("rate", "")),
-            routing=given.get("routing", ROUTINGS[0]))
+        choice = None if form.get("without") == "1" else ScheduleChoice.of(
+            pair=form.get("pair", "").split("-"), rate_per_s=options.rate_of(form.get("rate", "")),
+            routing=form.get("routing", ROUTINGS[0]))
         if choice is not None:  # what is refused is seen where it was chosen
-            query = {name: given[name] for name in ("rate", "pair", "routing") if given.get(name)}
+            query = {name: form[name] for name in ("rate", "pair", "routing") if form.get(name)}
             address = reverse("schedule", args=[dataflow_id], query=query)
         proposal = services.propose_schedule(actor=request.user, dataflow_id=dataflow_id, choice=choice)
     except WeirError as error:
@@ -162,17 +162,18 @@ def _answer(request: HttpRequest, record: DataflowRecord, answer: options.Schedu
     """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
     rates = options.own_rates(answer.problem)
     rate_per_s = answer.rate_per_s or rates[0]
-    at, given = exact_rate(rate_per_s), _plain(rate_per_s)
+    at, rate_text = exact_rate(rate_per_s), _plain(rate_per_s)
     if answer.rate_per_s is None and len(rates) > 1:  # each has another one: no rate stands for them
-        at, given = f"each source's own rate, {exact_rate(sum(rates))} in total", ""
+        at, rate_text = f"each source's own rate, {exact_rate(sum(rates))} in total", ""
     best = best_of(answer.rows)
-    wanted = pair_of(request.GET.get("pair", ""))
-    shown_row = next((row for row in answer.rows if row.pair == wanted), None) or best or (answer.rows or (None,))[0]
+    wanted_pair = pair_of(request.GET.get("pair", ""))
+    shown_row = (
+        next((row for row in answer.rows if row.pair == wanted_pair), None) or best or (answer.rows or (None,))[0])
     chosen = shown_row or ComparisonRow(PAIRS[0], error=answer.failure)
     return {
         "sources_make": sorted(rates, reverse=True),
         "more_than_made": answer.rate_per_s is not None and answer.rate_per_s > max(rates) * (1 + TOLERANCE),
-        "rows": answer.rows, "at": at, "rate_asked": given, "together_per_s": sum(rates),
+        "rows": answer.rows, "at": at, "rate_asked": rate_text, "together_per_s": sum(rates),
         "chosen": chosen.key if shown_row else "", "cannot": chosen.cannot, "chosen_row": chosen,
         "best": best.key if best and best.keeps else "", "currency": settings.CURRENCY, "waiting": True,
         "routing": _routing(request), "now": as_it_runs(request.viewer, record),

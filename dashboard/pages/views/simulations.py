@@ -53,13 +53,13 @@ def simulate(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 def simulate_start(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Start a simulation."""
     catalog.dataflow(request.viewer, dataflow_id)
-    given = request.POST
+    form = request.POST
     flash.attempt(request, lambda: services.start_side_by_side(
-        actor=request.user, dataflow_id=dataflow_id, algorithms=tuple(given.getlist("algorithms")),
-        load=given.get("load", "recorded"), times=_number(given.get("times", "1")),
-        hours=_whole(given.get("hours", "12")), billing=given.get("billing", "hours"),
-        machines=given.get("machines", "made"), least=_number(given.get("least", "80")) / 100,
-        forecast=given.get("forecast", "learned"), error=_number(given.get("error", "0")) / 100),
+        actor=request.user, dataflow_id=dataflow_id, algorithms=tuple(form.getlist("algorithms")),
+        load=form.get("load", "recorded"), times=_number(form.get("times", "1")),
+        hours=_whole(form.get("hours", "12")), billing=form.get("billing", "hours"),
+        machines=form.get("machines", "made"), least=_number(form.get("least", "80")) / 100,
+        forecast=form.get("forecast", "learned"), error=_number(form.get("error", "0")) / 100),
         text="The simulation is queued. Its results appear here.", code="simulating")
     return redirect("simulate", dataflow_id)
 

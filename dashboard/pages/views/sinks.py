@@ -38,7 +38,7 @@ def write_again(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRespo
     catalog.dataflow(request.viewer, dataflow_id)
     flash.attempt(
         request, lambda: sink_statuses.write_again(
-            actor=request.user, dataflow_id=dataflow_id, task_id=task, what=request.POST.get("what", ""),
+            actor=request.user, dataflow_id=dataflow_id, task_id=task, extent=request.POST.get("what", ""),
             since=request.POST.get("since", "").strip(), understood=request.POST.get("understood") == "yes"),
         text="The sink writes them again after the current batch. This page shows the result.",
         code="write-again")

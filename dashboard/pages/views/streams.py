@@ -88,18 +88,18 @@ def look_begin(request: HttpRequest) -> JsonResponse:
 def look(request: HttpRequest, look_id: str) -> JsonResponse:
     """What a look has seen so far, as a table, and whether it is over; who asks again goes on looking."""
     try:
-        seen = source_looks.look(request.viewer, look_id)
+        source_look = source_looks.look(request.viewer, look_id)
     except WeirError as error:
         return JsonResponse({"over": True, "html": _look_html(request, {"problem": error})})
-    return JsonResponse({"over": seen.is_over, "html": _look_html(request, shown_look(seen))})
+    return JsonResponse({"over": source_look.is_over, "html": _look_html(request, shown_look(source_look))})
 
 
-def shown_look(seen: source_looks.Look) -> dict[str, Any]:
+def shown_look(source_look: source_looks.Look) -> dict[str, Any]:
     """What ``parts/look.html`` shows of a look."""
-    context: dict[str, Any] = {"look": seen, "is_under_way": not seen.is_over, "waits_s": WAITS_S}
-    if seen.state == FAILED:
-        return {**context, "problem": seen}
-    return {**context, **event_table(seen.events, seen.types)}
+    context: dict[str, Any] = {"look": source_look, "is_under_way": not source_look.is_over, "waits_s": WAITS_S}
+    if source_look.state == FAILED:
+        return {**context, "problem": source_look}
+    return {**context, **event_table(source_look.events, source_look.types)}
 
 
 @require_POST

@@ -104,33 +104,33 @@ def _to_sweep(sweep_id: UUID, *, wanted_for: str) -> HttpResponse:
     return redirect(reverse("sweep", args=[sweep_id], query={"for": wanted_for} if wanted_for else None))
 
 
-def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None, problems: Any = ()) -> HttpResponse:
-    declared = jobs.task_types().get(given.get("type", ""))
-    again = selectors.profile(request.viewer, given["again"]) if given.get("again") else None
-    dataflow = catalog.dataflow(request.viewer, given["dataflow"]) if given.get("dataflow") else None
+def _form(request: HttpRequest, form: Any, *, failure: WeirError | None = None, problems: Any = ()) -> HttpResponse:
+    declared = jobs.task_types().get(form.get("type", ""))
+    again = selectors.profile(request.viewer, form["again"]) if form.get("again") else None
+    dataflow = catalog.dataflow(request.viewer, form["dataflow"]) if form.get("dataflow") else None
     slots = slot_choices()
-    slot = given.get("slot") or (slots[0].name if slots else "")
+    slot = form.get("slot") or (slots[0].name if slots else "")
     manner = services.manner_of(again)
     bounds = services.bounds_for(slot, manner.bounds)
     owner = again.team if again else dataflow.team if dataflow and dataflow.private else None
     return render(request, "profiles/measure.html", {
-        "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": given,
+        "may_measure": may_measure(request.viewer), "failure": failure, "problems": problems, "given": form,
         "owner": owner, "may_measure_it": may_measure(request.viewer, team_id=owner.pk if owner else None),
-        "again": again, "any_config": given.get("any_config") == "1" or (failure is None and manner.any_config),
+        "again": again, "any_config": form.get("any_config") == "1" or (failure is None and manner.any_config),
         "hindrance": _hindrance(request.viewer, declared, again, dataflow),
         "not_approved": _not_approved(request, dataflow),
         "declared": declared, "feeds": targets.feeds_for(declared) if declared else (),
-        "config": given.get("config") or (json.dumps(canonical_config(declared, {}), indent=2) if declared else ""),
+        "config": form.get("config") or (json.dumps(canonical_config(declared, {}), indent=2) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
         "types": sorted(jobs.task_types().values(), key=lambda task_type: (task_type.kind, task_type.name)),
         "dataflows": catalog.dataflows(request.viewer)[:200],
         "places": slots, "slot": slot,
-        "any_free": any(place.free for place in slots), "typical_s": typical_sweep_s(),
-        "can_start": any(place.free or place.reserved_for for place in slots),
-        "amounts": {name: given.get(name) or f"{getattr(bounds, field) / factor:.12g}"
+        "any_free": any(choice.free for choice in slots), "typical_s": typical_sweep_s(),
+        "can_start": any(choice.free or choice.reserved_for for choice in slots),
+        "amounts": {name: form.get(name) or f"{getattr(bounds, field) / factor:.12g}"
                     for name, (field, factor) in AMOUNTS.items()},
-        "most_threads": most_threads(), "warm_up_s": given.get("warm_up_s") or f"{manner.warm_up_s:g}",
-        "seconds": given.get("seconds") or f"{manner.seconds:g}",
+        "most_threads": most_threads(), "warm_up_s": form.get("warm_up_s") or f"{manner.warm_up_s:g}",
+        "seconds": form.get("seconds") or f"{manner.seconds:g}",
     }, status=http_status(failure) if failure else 200)
 
 
@@ -155,40 +155,40 @@ def _not_approved(request: HttpRequest, dataflow: DataflowRecord | None) -> set[
     return {task_id for task_id, target in targets_found.items() if approval.hindrance_of(target, request.viewer)}
 
 
-def _target(request: HttpRequest, given: Any) -> targets.SweepTarget:
-    if given.get("again"):
-        return targets.target_again(selectors.profile(request.viewer, given["again"]))
-    if given.get("dataflow"):
-        return targets.target_of_task(request.viewer, given["dataflow"], given.get("task", ""))
+def _target(request: HttpRequest, form: Any) -> targets.SweepTarget:
+    if form.get("again"):
+        return targets.target_again(selectors.profile(request.viewer, form["again"]))
+    if form.get("dataflow"):
+        return targets.target_of_task(request.viewer, form["dataflow"], form.get("task", ""))
     try:
-        config = json.loads(given.get("config") or "{}")
+        config = json.loads(form.get("config") or "{}")
     except ValueError as error:
         raise BadInput(f"The config is not valid JSON: {error}.", remedy="Correct it at that place.") from error
     except RecursionError as error:
         raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
     if not isinstance(config, dict):
         raise BadInput("The config is not a JSON object.", remedy='Write it as {"parameter": value}.')
-    return targets.target_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
+    return targets.target_of_type(form.get("type", ""), config, feed_key=form.get("feed", ""))
 
 
-def bounds_given(given: Any, usual: Sweep = services.USUAL) -> Sweep:
+def bounds_given(form: Any, usual: Sweep = services.USUAL) -> Sweep:
     """A sweep's bounds from a form; what it does not say is as usual."""
-    amounts = {field: _amount(given, name, None) for name, (field, _) in AMOUNTS.items()}
+    amounts = {field: _amount(form, name, None) for name, (field, _) in AMOUNTS.items()}
     values = {field: amounts[field] * factor for field, factor in AMOUNTS.values() if amounts[field] is not None}
     if "largest_threads" in values:
         values["largest_threads"] = int(values["largest_threads"])
-    return services.bounds_for(given.get("slot", ""), usual, **values)
+    return services.bounds_for(form.get("slot", ""), usual, **values)
 
 
-def _manner(request: HttpRequest, given: Any) -> services.Manner:
+def _manner(request: HttpRequest, form: Any) -> services.Manner:
     """How it is measured where the form does not say: as what is measured again was."""
-    again = given.get("again")
+    again = form.get("again")
     return services.manner_of(selectors.profile(request.viewer, again) if again else None)
 
 
-def _amount(given: Any, name: str, default: float | None) -> Any:
+def _amount(form: Any, name: str, default: float | None) -> Any:
     """A number of a form; ``default`` where nothing was given."""
-    text = given.get(name, "").strip()
+    text = form.get(name, "").strip()
     if not text:
         return default
     try:

@@ -31,10 +31,10 @@ def charts(request: HttpRequest) -> JsonResponse:
     now_s = int(timezone.now().timestamp())
     kind, subject = request.GET.get("kind", ""), request.GET.get("subject", "")
     span = chosen(request.GET, now_s=now_s)
-    wanted = _wanted(kind, subject, request.GET.getlist("only"))
+    wanted_charts = _wanted(kind, subject, request.GET.getlist("only"))
     points = ROWS if "rows" in request.GET else 0
     view = view_for(request.viewer)
-    metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
+    metrics = list(dict.fromkeys(metric for chart in wanted_charts for metric in chart.lines))
 
     def read(wanted_span: Range) -> KeptHistory:
         return history_of(
@@ -46,12 +46,12 @@ def charts(request: HttpRequest) -> JsonResponse:
         earlier = Earlier(read(span.earlier(now_s=now_s, most_points=points)), span.offset_s, OVERLAYS[span.over])
     marks = marks_of(  # also of this second
         request.viewer, kind, subject, begin_s=span.begin_s, end_s=span.end_s + 1, view=view)
-    pauses = _pauses(request, kind, subject, span, view) if any(chart.name == RATE for chart in wanted) else []
+    pauses = _pauses(request, kind, subject, span, view) if any(chart.name == RATE for chart in wanted_charts) else []
     return JsonResponse({
         "range": _range(span, kept_history) | {"over_empty": bool(earlier and not _has_values(earlier.kept_history))},
         "charts": [
             chart_figure(chart, kept_history, earlier=earlier, marks=marks, pauses=pauses, begin_s=span.begin_s,
-                         end_s=span.end_s, now_s=now_s) for chart in wanted],
+                         end_s=span.end_s, now_s=now_s) for chart in wanted_charts],
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
 
 
@@ -66,10 +66,10 @@ def _pauses(request: HttpRequest, kind: str, subject: str, span: ChosenRange, vi
 
 
 def _wanted(kind: str, subject: str, only: Sequence[str]) -> list[Chart]:
-    wanted = [chart for chart in charts_of(kind, subject) if not only or chart.name in only]
-    if not wanted:
+    wanted_charts = [chart for chart in charts_of(kind, subject) if not only or chart.name in only]
+    if not wanted_charts:
         raise NotFound("There are no such charts.", remedy="See what is in the estate now.")
-    return wanted
+    return wanted_charts
 
 
 def _has_values(kept_history: KeptHistory) -> bool:

@@ -47,8 +47,8 @@ def _hindrance(plan: Plan) -> WeirError | None:
     if not all_silent:
         return None
     copied = {name for name, holder in copy_holders(leaving).items() if holder in reached}
-    left = {node for name, node in leaving.items() if name not in copied}
-    silent = min(all_silent & (reached | left), default=None)
+    former_nodes = {node for name, node in leaving.items() if name not in copied}
+    silent = min(all_silent & (reached | former_nodes), default=None)
     if silent is None:
         return None
     if silent in reached:

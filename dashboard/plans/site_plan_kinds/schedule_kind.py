@@ -17,7 +17,8 @@ from scheduler.rescheduling import plan_schedule
 def _scheduling(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     schedule, remarks = schedule_of(record, estate, dict(record.options))
     return plan_schedule(
-        estate, schedule=schedule, left=left_bundles(), remarks=remarks, **computed_with(record, prices=prices()))
+        estate, schedule=schedule, left_bundles=left_bundles(), remarks=remarks,
+        **computed_with(record, prices=prices()))
 
 
 SCHEDULING = SitePlanKind(SCHEDULE, _scheduling, None, (dataflows.RUNNING,))

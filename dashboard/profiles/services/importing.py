@@ -106,7 +106,7 @@ def _require_few(profiles: list[Profile]) -> None:
 
 def _unstorable(entries: Iterable[ProfileEntry]) -> Iterator[Found]:
     """What of them the database would not take, or an export should not hold."""
-    seen: dict[tuple[str, str, str], Profile] = {}
+    first_profiles: dict[tuple[str, str, str], Profile] = {}
     for entry in entries:
         profile, line = entry.profile, entry.line
         for name, (column, longest) in LONGEST.items():
@@ -120,11 +120,12 @@ def _unstorable(entries: Iterable[ProfileEntry]) -> Iterator[Found]:
         if not 1 <= profile.version <= LATEST_VERSION:
             yield (line, "version", f"{profile.task_type} is of version {profile.version}",
                    f"Versions are 1 to {LATEST_VERSION}.")
-        other = seen.setdefault((profile.task_type, profile.config, profile.machine), profile)
-        if other is not profile:
-            what = next((name for name in ("version", "code") if getattr(other, name) != getattr(profile, name)), "")
+        first_profile = first_profiles.setdefault((profile.task_type, profile.config, profile.machine), profile)
+        if first_profile is not profile:
+            field = next((
+                name for name in ("version", "code") if getattr(first_profile, name) != getattr(profile, name)), "")
             message = f"{profile.task_type} has two profiles for one config and machine"
-            if what:
-                yield line, what, f"{message}, which differ in their {what}", f"Leave out that of the older {what}."
+            if field:
+                yield line, field, f"{message}, which differ in their {field}", f"Leave out that of the older {field}."
             else:
                 yield line, "config", f"{message}, which is spelled in two ways", "Spell it alike in all of its rows."

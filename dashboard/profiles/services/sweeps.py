@@ -98,12 +98,12 @@ def start_sweep(
         row = _slot_for_update(slot)
         require_approved(target, None if actor is None else viewer_of(actor))
         _require_threads(row, bounds)
-        what = {
+        subject_fields = {
             "task_type": target.task_type, "config": canonical_json(target.config), "version": target.version,
             "code": jobs.code_of(installed(target.task_type)), "any_config": any_config, "feed": list(target.feed),
             "team_id": target.team_id, "slot": slot, "bounds": asdict(bounds), "warm_up_s": warm_up_s,
             "seconds": seconds}
-        already = SweepRecord.objects.filter(status__in=OPEN, **what).first()
+        already = SweepRecord.objects.filter(status__in=OPEN, **subject_fields).first()
         if already is not None:
             audit.nothing_changed()
             return already
@@ -112,7 +112,7 @@ def start_sweep(
                 reservations.require_free(row)
             _require_room(actor)
         sweep = SweepRecord.objects.create(
-            **what, status=SUGGESTED if suggested else QUEUED,
+            **subject_fields, status=SUGGESTED if suggested else QUEUED,
             fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
@@ -157,14 +157,14 @@ def start_sweeps(
         return [start_sweep(actor=actor, target=target, slot=slot, bounds=bounds) for target in targets]
 
 
-def bounds_for(slot: str, base: Sweep = USUAL, **given: Any) -> Sweep:
+def bounds_for(slot: str, base: Sweep = USUAL, **bounds: Any) -> Sweep:
     """Bounds for measuring on a slot: ``base`` with what is given besides.
 
     Where no number of threads is given, it is no more than the slot's driver has.
     """
     row = None if "\0" in slot else SlotRow.objects.select_related("node").filter(name=slot).first()
     threads = row.node.threads if row is not None else None
-    return replace(base, **{"largest_threads": min(base.largest_threads, threads or base.largest_threads)} | given)
+    return replace(base, **{"largest_threads": min(base.largest_threads, threads or base.largest_threads)} | bounds)
 
 
 def manner_of(profile: ProfileRecord | None) -> Manner:
@@ -221,8 +221,8 @@ def stop_measuring(sweep: SweepRecord) -> None:
 
 def holder_of(sweep: SweepRecord) -> str:
     """What stands at the slot while it is reserved, for everybody to read."""
-    what = sweep.task_type[:40] if sweep.team_id is None else "a private task"
-    return f"measuring {what} ({sweep.pk})"
+    subject = sweep.task_type[:40] if sweep.team_id is None else "a private task"
+    return f"measuring {subject} ({sweep.pk})"
 
 
 @contextmanager

@@ -43,18 +43,18 @@ def sign_on(identity: Identity) -> User:
 
     Nobody becomes a user who is there by having the same name: an administrator links the two (`link`).
     """
-    given = granted(settings.OIDC_ROLES, identity.groups)
+    grants = granted(settings.OIDC_ROLES, identity.groups)
     with audited(actor=None, verb="user.sign_on", takes_rights=True) as audit:
         account = SocialAccount.objects.select_related("user").filter(
             provider=identity.issuer, uid=identity.subject).first()
-        is_let_in = given.any or not settings.OIDC_ROLES
+        is_let_in = grants.any or not settings.OIDC_ROLES
         if account is not None:
             user, is_new = User.objects.select_for_update().get(pk=account.user_id), False
         elif is_let_in:
             user, is_new = _new_user(identity), True
         else:
             raise _not_let_in()
-        has_changed = user.is_active and _apply(audit, user, given)
+        has_changed = user.is_active and _apply(audit, user, grants)
         audit.subject, audit.details = user, {"username": user.username, "new": is_new}
         if not (is_new or has_changed):
             audit.nothing_changed()
@@ -100,14 +100,14 @@ def _new_user(identity: Identity) -> User:
     return user
 
 
-def _apply(audit: Audit, user: User, given: Granted) -> bool:
+def _apply(audit: Audit, user: User, grants: Granted) -> bool:
     """Give what the groups give in teams that they decide about, and take away what they do not; whether anything
     changed."""
     changed = False
-    teams = {team.slug: team for team in Team.objects.filter(slug__in=given.roles)}
-    held = {member.team_id: member for member in Membership.objects.select_for_update().filter(user=user)}
+    teams = {team.slug: team for team in Team.objects.filter(slug__in=grants.roles)}
+    memberships = {member.team_id: member for member in Membership.objects.select_for_update().filter(user=user)}
     for slug, team in sorted(teams.items()):
-        name, member = given.roles[slug], held.get(team.pk)
+        name, member = grants.roles[slug], memberships.get(team.pk)
         role = None if name is None else Role[name.upper()]
         if role == (member and member.role):
             continue
@@ -119,11 +119,11 @@ def _apply(audit: Audit, user: User, given: Granted) -> bool:
             verb="team.set_role" if role else "team.remove_member", subject=team, team=team, user=user.username,
             role=role and role.label, before=member and Role(member.role).label, by="groups")
         changed = True
-    if given.administrator is not None and given.administrator != user.is_superuser and not (
+    if grants.administrator is not None and grants.administrator != user.is_superuser and not (
             user.is_superuser and is_last_administrator(user)):
-        user.is_superuser = user.is_staff = given.administrator
+        user.is_superuser = user.is_staff = grants.administrator
         user.save(update_fields=["is_superuser", "is_staff"])
-        audit.also(verb="user.administers", subject=user, team=None, administrator=given.administrator, by="groups")
+        audit.also(verb="user.administers", subject=user, team=None, administrator=grants.administrator, by="groups")
         changed = True
     if changed:
         access_changed(user.pk)

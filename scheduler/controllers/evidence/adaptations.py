@@ -88,11 +88,11 @@ def effect(loop_round: Round, world: World) -> Effect | None:
         if not begin_s <= at_s <= world.now_s - TEN_SECONDS.step_s:  # whole points alone
             continue
         measured = figures.at(at_s)
-        seen = _adapted(world, loop_round.decision.target, {}, measured)
-        lack = None if seen is None else _lack(seen, measured)
-        if seen is not None and lack is not None:
-            figures_then = {LACK: lack} | ({} if seen.event_us is None else {EVENT_US: seen.event_us})
-            samples.append(MeasureSample(at_s, figures_then, load=sum(seen.rates_per_s.values())))
+        adapted = _adapted(world, loop_round.decision.target, {}, measured)
+        lack = None if adapted is None else _lack(adapted, measured)
+        if adapted is not None and lack is not None:
+            figures_then = {LACK: lack} | ({} if adapted.event_us is None else {EVENT_US: adapted.event_us})
+            samples.append(MeasureSample(at_s, figures_then, load=sum(adapted.rates_per_s.values())))
     return Effect(begin_s, tuple(samples))
 
 
@@ -112,14 +112,14 @@ def points_now(world: World) -> dict[str, AdaptationPoint]:
     measured = _Figures(world, world.goals, world.now_s - POINT_S, world.now_s).recent()
     points, elements = {}, world.elements()
     for name in world.goals:
-        if (seen := _adapted(world, name, elements, measured)) is None:
+        if (adapted := _adapted(world, name, elements, measured)) is None:
             continue
-        lack, problem, value = _lack(seen, measured), seen.problem, value_of(seen.elastic, seen.active)
-        per_hour = None if seen.event_us is None else (
-            seen.event_us / 1e6 * sum(seen.rates_per_s.values()) * problem.largest.per_hour)
+        lack, problem, value = _lack(adapted, measured), adapted.problem, value_of(adapted.elastic, adapted.active)
+        per_hour = None if adapted.event_us is None else (
+            adapted.event_us / 1e6 * sum(adapted.rates_per_s.values()) * problem.largest.per_hour)
         points[name] = AdaptationPoint(
             None if lack is None else 1 - lack, value, per_hour, None if per_hour is None else profit_of(
-                seen.elastic, problem.goal, value=value, cost=per_hour * problem.hours))
+                adapted.elastic, problem.goal, value=value, cost=per_hour * problem.hours))
     return points
 
 
@@ -216,14 +216,14 @@ def _adapted(
             estate.tasks[task].type not in world.task_types for task in tasks):
         return None
     expect(world.prices.meters, [meter_key(task) for task in tasks])
-    ways = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
-    switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
+    alternates_of = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
+    switchable = {task for task, (alternates, _) in alternates_of.items() if len(alternates) > 1}
     left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {element.why_not}."
-                 for task, element in elements.items() if task in ways and element.why_not)
-    seen = {task: _offered(world, task, homes[task], measured) for task in sources}
+                 for task, element in elements.items() if task in alternates_of and element.why_not)
+    rates_now = {task: _offered(world, task, homes[task], measured) for task in sources}
     courses = {} if forecasts is None else {
-        task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in seen.items()}
-    expected = seen | {task: sum(course) / len(course) for task, course in courses.items()}
+        task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in rates_now.items()}
+    expected = rates_now | {task: sum(course) / len(course) for task, course in courses.items()}
     bundles = None if forecasts is None else offered_bundles(
         world, name, [expected[task] for task in sources], list(homes.values()), measured)
     changeable = switchable if bundles is None else set(tasks)
@@ -235,9 +235,9 @@ def _adapted(
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
         ElasticDataflow(
-            {task: alternates for task, (alternates, _) in ways.items()},
-            tuple((parent, task) for task in tasks for parent in parents[task] if parent in ways)),
-        {task: on for task, (_, on) in ways.items()},
+            {task: alternates for task, (alternates, _) in alternates_of.items()},
+            tuple((parent, task) for task in tasks for parent in parents[task] if parent in alternates_of)),
+        {task: on for task, (_, on) in alternates_of.items()},
         {task: name_of(submitted.running, task) for task in switchable},
         {task: tuple(sorted(users - {submitted.team})) for task, users in teams.items()},
         expected, _waiting({task: homes[task] for task in tasks}, parents, measured),
@@ -245,7 +245,7 @@ def _adapted(
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        (*told_expectations(submitted.running, seen, courses, rates), *told_slowing(
+        (*told_expectations(submitted.running, rates_now, courses, rates), *told_slowing(
             {} if forecasts is None else forecasts.speeds, {node_of(slot) for slot in room.cores}, world.now_s)),
         bundles)
 
@@ -301,10 +301,10 @@ def _selectivity(world: World, task: str, measured: MeasuredMeans, declared: flo
 def _offered(world: World, task: str, home: Fragment, measured: MeasuredMeans) -> float:
     """Events a second that a source would make: where a full channel holds it back, what it was planned with at least.
     """
-    seen, planned = measured.out_per_s[task], world.estate.tasks[task].rate_per_s or 0.0
+    measured_per_s, planned = measured.out_per_s[task], world.estate.tasks[task].rate_per_s or 0.0
     reports = dict(world.reports.queries())
     is_held = any(getattr(reports.get(bundle.id), "throttled_by", None) for bundle in home.queries)
-    return max(seen, planned) if is_held else seen
+    return max(measured_per_s, planned) if is_held else measured_per_s
 
 
 def _waiting(

@@ -220,16 +220,16 @@ def _fused(world: World) -> tuple[FusedChain, ...]:
     """
     estate = world.estate
     chains: list[FusedChain] = []
-    seen: set[str] = set()
+    covered_queries: set[str] = set()
     for loop_round in _made_rounds(world):
         decision = loop_round.decision
         tasks = tuple(decision.arguments.get("tasks", "").split())
         if UNDO in decision.arguments or decision.target not in estate.submitted:
             continue
         queries = {estate.places.get(task, ("", 0))[0] for task in tasks}
-        if len(queries) != 1 or "" in queries or queries <= seen:
+        if len(queries) != 1 or "" in queries or queries <= covered_queries:
             continue  # it was cut, parts of it have gone, or a later round has made it longer
-        seen |= queries
+        covered_queries |= queries
         lines = _lately(world, decision.target, tasks)
         cores = middle(lines.cores(tasks))
         unwanted = not estate.unchained.isdisjoint(tasks)

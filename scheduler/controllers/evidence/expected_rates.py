@@ -78,7 +78,7 @@ def told_slowing(forecasts: Mapping[str, MinuteForecast], nodes: Set[str], now_s
 
 
 def told_expectations(
-    running: Mapping[str, str], seen: Mapping[str, float], courses: Mapping[str, Sequence[float]],
+    running: Mapping[str, str], rates_now: Mapping[str, float], courses: Mapping[str, Sequence[float]],
     forecasts: Mapping[str, MinuteForecast],
 ) -> Iterator[str]:
     """What is expected to be more than now, how sure that is, and where what comes now is expected to last."""
@@ -86,10 +86,10 @@ def told_expectations(
         name, forecast = name_of(running, task), forecasts.get(task)
         if forecast is not None and forecast.why_averages:
             yield f"{name} is expected to go on as in the last minute. {forecast.why_averages}"
-        elif forecast is not None and (mean := sum(course) / len(course)) > seen[task]:
+        elif forecast is not None and (mean := sum(course) / len(course)) > rates_now[task]:
             wrong = sum(forecast.errors) / len(forecast.errors)
             yield (f"{name} is expected to make {mean:,.0f} events/s in the next {AHEAD} minutes, "
-                   f"{seen[task]:,.0f} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
+                   f"{rates_now[task]:,.0f} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
 
 
 def name_of(running: Mapping[str, str], task: str) -> str:

@@ -127,10 +127,10 @@ def forecast_minutes(minutes: Sequence[float] | Rates, judged: CourseForecast, *
     values = METHODS[judged.method](samples, STEPS, SEASON)
     if values is None or judged.method == LAST or errors.total >= last.total:
         return MinuteForecast(begin_s, newest, why_averages="No forecast was less wrong than the last minute.")
-    both = last.of_mean**2 + errors.of_mean**2
-    trust = last.of_mean**2 / both if both else 1.0
+    sum_of_squares = last.of_mean**2 + errors.of_mean**2
+    trust = last.of_mean**2 / sum_of_squares if sum_of_squares else 1.0
     expected = trust * values + (1 - trust) * newest
-    error = last.of_mean * errors.of_mean / math.sqrt(both) if both else 0.0
+    error = last.of_mean * errors.of_mean / math.sqrt(sum_of_squares) if sum_of_squares else 0.0
     return MinuteForecast(
         begin_s, newest, tuple(float(value) for value in expected), errors.by_step, error, judged.method)
 

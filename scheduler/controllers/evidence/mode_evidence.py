@@ -33,10 +33,10 @@ CHANGED = 0.1  # relative: rates that differ by less from those of the last fram
 
 def evidence(world: World) -> Modes | None:
     """The modes that would be chosen now and are not in force; None where nothing was noted lately."""
-    wanted = world.wanted_modes()
-    if wanted is None or not wanted.opens:
-        return None if wanted is None else Modes()
-    return _modes(world, wanted) if world.is_heard else None
+    modes = world.wanted_modes()
+    if modes is None or not modes.opens:
+        return None if modes is None else Modes()
+    return _modes(world, modes) if world.is_heard else None
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
@@ -59,11 +59,11 @@ def effect(loop_round: Round, world: World) -> Effect | None:
     end_s = world.now_s - TEN_SECONDS.step_s  # whole points alone
     if loop_round.changed_s is None or end_s <= (begin_s := loop_round.changed_s + SETTLES_S):
         return None
-    estate, given = world.estate, loop_round.decision.arguments
-    tasks, loads = (given.get(name, "").split() for name in ("tasks", "load_tasks"))
+    estate, arguments = world.estate, loop_round.decision.arguments
+    tasks, loads = (arguments.get(name, "").split() for name in ("tasks", "load_tasks"))
     if not all(task in estate.places for task in tasks):
         return None  # what was changed has gone since
-    cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(given, estate)
+    cpu, limited = _cpu(estate, {estate.places[task][0] for task in tasks}), LimitSeries.of(arguments, estate)
     load = [Series(TASK, task, "rate_per_s") for task in loads]
     history = KeptSeries(world.history, [*cpu, *load, *limited.all], TEN_SECONDS, begin_s, end_s)
     lines = {CORES: history.total(cpu), LIMITED: limited.latency_ms(history)}
@@ -77,23 +77,23 @@ def effect(loop_round: Round, world: World) -> Effect | None:
 # The evidence ---------------------------------------------------------------------------------------------------------
 
 
-def _modes(world: World, wanted: WantedModes) -> Modes:
+def _modes(world: World, modes: WantedModes) -> Modes:
     estate = world.estate
     changes = _changes(
-        estate, {name: is_open for name, is_open in wanted.opens.items() if name in estate.fragments},
-        wanted.trigger_ms)
+        estate, {name: is_open for name, is_open in modes.opens.items() if name in estate.fragments},
+        modes.trigger_ms)
     users = {user for change in changes for user in change.users}
     limits: dict[str, list[LimitThen]] = {}
     for status in world.limit_statuses():
         key, limit = status.dataflow, status.limit
-        then = wanted.limits.get((key, status.number)) if key in users else None
+        then = modes.limits.get((key, status.number)) if key in users else None
         way = None if then is None else way_of(estate, key, limit)
         if then is not None and way:
             limits.setdefault(key, []).append(_limit_then(
                 estate, key, limit, way, now_s=status.expected_s if status.least_s is None else status.least_s,
                 then_s=then[0], is_missed=status.state == IMPOSSIBLE, measured_s=status.measured_s))
     names = {name for change in changes for name in (change.query, *change.readers)}
-    return Modes(changes, _users_of(estate, changes, limits), _figures(world, names, wanted.cores))
+    return Modes(changes, _users_of(estate, changes, limits), _figures(world, names, modes.cores))
 
 
 def _changes(estate: Estate, opens: Mapping[str, bool], trigger_ms: Mapping[str, int]) -> tuple[ModeChange, ...]:

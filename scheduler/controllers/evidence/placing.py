@@ -156,8 +156,8 @@ def _streams(
     for writer, task, reader in _ends(working, about):
         event_bytes = [sizes[channel] for channel in writer.channels_of(task) if channel in sizes]
         for source, part in _shares(writer):
-            for target, other in _shares(reader):
-                yield _Stream(task, source, target, part * other, max(event_bytes, default=None))
+            for target, target_share in _shares(reader):
+                yield _Stream(task, source, target, part * target_share, max(event_bytes, default=None))
 
 
 def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:

@@ -296,7 +296,7 @@ class Plans:
 
     def _divide(self, name: str, parts: list[WantedBundle], ids: Iterator[str], left: frozenset[str]) -> None:
         before = self.fragments[name]
-        change = divided_anew(before.tasks[0], before, parts, ids=ids, left=left)
+        change = divided_anew(before.tasks[0], before, parts, ids=ids, left_bundles=left)
         self.fragments[name] = change.after[name]
 
     def estate(self) -> Estate:

@@ -90,7 +90,7 @@ class Plans:
             fragment = self.fragments[name]
             parts = self._parts(fragment.tasks[0], fragment.slot)
             self.fragments[name] = divided_anew(
-                name, fragment, parts, ids=ids, left=left, whole=self.ordered).after[name]
+                name, fragment, parts, ids=ids, left_bundles=left, whole=self.ordered).after[name]
         return self.estate()
 
     def pause(self, *, paused: bool) -> Estate:

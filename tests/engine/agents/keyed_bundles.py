@@ -90,7 +90,7 @@ class Plans:
         names = [name for name in self.keyed if not self.fragments[name].paused]
         for name in self.chance.sample(names, self.chance.randint(1, len(names))):
             fragment = self.fragments[name]
-            change = keys_divided_anew(fragment, self.parts(), ids=ids, left=left,
+            change = keys_divided_anew(fragment, self.parts(), ids=ids, left_bundles=left,
                                        works_on=self.works_on)
             self.fragments[name] = change.after[name]
         self.generation += 1

@@ -106,7 +106,7 @@ class Plans:
         for name in self.chance.sample(DIVIDED, self.chance.randint(1, len(DIVIDED))):
             fragment = self.fragments[name]
             change = divided_anew(
-                fragment.tasks[0], fragment, self._parts(name), ids=ids, left=left, whole=name == "f1-3",
+                fragment.tasks[0], fragment, self._parts(name), ids=ids, left_bundles=left, whole=name == "f1-3",
                 hands_over=self.chance.random() < 0.8)
             self.fragments[name] = change.after[name]
         near = {name: self.chance.choice(NAMES) for name in home if self.chance.random() < 0.3}

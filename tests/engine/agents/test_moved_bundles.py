@@ -100,7 +100,7 @@ def test_who_moves_before_it_reads_the_bundles_that_it_is_to_read_reads_all_that
     assert plans.is_calm(world)
     fragment = plans.fragments["f1-2"]
     change = divided_anew(
-        fragment.tasks[0], fragment, [WantedBundle("n1/0", 1, 0.5)] * 2, ids=iter(["f2-0"]), left=frozenset(),
+        fragment.tasks[0], fragment, [WantedBundle("n1/0", 1, 0.5)] * 2, ids=iter(["f2-0"]), left_bundles=frozenset(),
         hands_over=True)
     plans.fragments |= change.after
     plans.generation += 1

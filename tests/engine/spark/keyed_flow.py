@@ -122,7 +122,7 @@ class KeyedFlow:
         self.before = dict(self.fragments)
         for task in tasks:
             change = keys_divided_anew(
-                self.fragments[self.ids[task]], parts, ids=ids, left=self.rig.reports().left,
+                self.fragments[self.ids[task]], parts, ids=ids, left_bundles=self.rig.reports().left,
                 works_on=task not in BY_MARKS)
             self.fragments |= change.after
         self.publish()

@@ -45,7 +45,8 @@ def test_schedules_change_and_slots_die_at_any_time(rig: Rig, seed: int):
             slots = chance.choices([0, 1], k=chance.randint(1, 3))
             parts = [WantedBundle(f"{NODE}/{slot}", chance.randint(1, 3), 1 / len(slots)) for slot in slots]
             before = flow.fragments[number]
-            flow.fragments[number] = divided_anew(before.tasks[0], before, parts, ids=ids, left=gone).after[before.id]
+            change = divided_anew(before.tasks[0], before, parts, ids=ids, left_bundles=gone)
+            flow.fragments[number] = change.after[before.id]
         flow.publish()
         if chance.random() < 0.6:
             chance_s = chance.random() * 3
@@ -134,7 +135,8 @@ class Fused:
             )
         ids = (f"{self.name}{generation}-{number}" for number in itertools.count())
         estate = estate_of(list(self.fragments.values()), self.tasks, slots=2)
-        change = scheduled_anew(estate, wanted, ids=ids, task_types=self.rig.task_types, left=self.rig.reports().left)
+        change = scheduled_anew(
+            estate, wanted, ids=ids, task_types=self.rig.task_types, left_bundles=self.rig.reports().left)
         unchanged = {
             fragment_id: fragment for fragment_id, fragment in self.fragments.items()
             if fragment_id not in change.before}

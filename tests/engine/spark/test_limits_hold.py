@@ -133,7 +133,7 @@ class Changing:
             rate_per_s = estate.tasks[part.tasks[0]].rate_per_s or 0.0
             seen = BatchesSeen(done, busy_ms / 1000, 0.0) if done > 2 else None
             types = [(self.rig.task_types[estate.tasks[task].type], 1.0) for task in part.active_tasks]
-            costs[name] = batch_cost(types, costs=DECLARED, rate_per_s=rate_per_s, seen=seen)
+            costs[name] = batch_cost(types, costs=DECLARED, rate_per_s=rate_per_s, batches_seen=seen)
         reads = {
             name: tuple({estate.places[parent][0] for parent in estate.tasks[estate.fragments[name].tasks[0]].parents})
             for name in costs}

@@ -153,7 +153,7 @@ class Planned:
             {task: fragment.queries for task, fragment in running.items()}, pinned=bound(running, job), supply=supply)
         planned = schedule(job, ("LSA", "DSM"), supply=supply, arrange=assigner)
         return plan_schedule(
-            self.estate, self.name, planned, task_types=self.types, prices=Prices(), left=self.left())
+            self.estate, self.name, planned, task_types=self.types, prices=Prices(), left_bundles=self.left())
 
     def remove(self) -> None:
         self._carry_out(plan_removal(self.estate, self.name, task_types=self.types, prices=Prices()))

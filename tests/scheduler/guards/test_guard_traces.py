@@ -18,7 +18,7 @@ def traced(guard: str, events: list[GuardEvent], *, begin_ms: int = 0) -> GuardT
     """What the guard of one of two alternates saw until the end."""
     element = GuardedElement("work", (GuardedAlternate("a", guard, 2.0), GuardedAlternate("b")), VALUE)
     tracer = GuardTracer(compile_element(element, TASK_CATALOG))
-    dry_run(element, TASK_CATALOG, events, begin_ms=begin_ms, end_ms=END_MS, on="b", seen=tracer)
+    dry_run(element, TASK_CATALOG, events, begin_ms=begin_ms, end_ms=END_MS, on="b", observe=tracer)
     return tracer.trace(begin_ms=begin_ms, end_ms=END_MS)
 
 

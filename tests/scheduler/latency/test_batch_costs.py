@@ -21,7 +21,7 @@ def test_it_says_of_the_batches_that_were_seen_what_they_took(
 ) -> None:
     seen = BatchesSeen(batches, batches * batch_s, batches * events_a_batch)
     interval_s = 2.0
-    cost = batch_cost(TASKS, costs=COSTS, rate_per_s=events_a_batch / interval_s, seen=seen, threads=threads)
+    cost = batch_cost(TASKS, costs=COSTS, rate_per_s=events_a_batch / interval_s, batches_seen=seen, threads=threads)
 
     assert cost.duration_s(interval_s) == pytest.approx(batch_s)
     assert cost.busy * interval_s <= MOST_FOR_EVENTS * batch_s * (1 + 1e-9)
@@ -33,7 +33,7 @@ def test_of_one_that_was_never_seen_durations_follow_from_its_cpu() -> None:
 
     assert cost.batch_cpu_s == pytest.approx(0.03 + sum(COSTS.task_batch_s(task_type) for task_type, _ in TASKS))
     assert cost.batch_s == pytest.approx(TIMES_ITS_CPU * cost.batch_cpu_s)
-    assert batch_cost(TASKS, costs=COSTS, rate_per_s=10, seen=BatchesSeen()) == cost
+    assert batch_cost(TASKS, costs=COSTS, rate_per_s=10, batches_seen=BatchesSeen()) == cost
 
 
 def test_each_bundle_has_batches_of_its_own() -> None:

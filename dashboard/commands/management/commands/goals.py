@@ -37,14 +37,15 @@ class Command(DataflowCommand):
         parser.add_argument("--document", action="store_true", help="as its document says")
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
-        given = {goal.name: options[goal.name] for goal in fields(DataflowGoals) if options[goal.name] is not None}
+        stated_goals = {
+            goal.name: options[goal.name] for goal in fields(DataflowGoals) if options[goal.name] is not None}
         if options["none"] or options["document"]:
             record = choose_goals(
                 actor=actor, dataflow_id=record.pk, goals=None, as_document=options["document"])
-        elif given:
+        elif stated_goals:
             before = record.goals_in_force
             record = choose_goals(actor=actor, dataflow_id=record.pk, goals=goals_of(
-                ({} if before is None else goals_json(before)) | given))
+                ({} if before is None else goals_json(before)) | stated_goals))
         state = goals_told(viewer_of(actor), record.pk)
         goals = record.goals_in_force
         words = "no goals" if goals is None else f"{goals.words} ({state['currency']})"

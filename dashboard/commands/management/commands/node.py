@@ -108,16 +108,16 @@ class Command(BaseCommand):
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
         for node in nodes():
-            seen = "reports" if node.name in reports else f"last reported {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen \
-                else "never reported"
+            last_report = "reports" if node.name in reports else (
+                f"last reported {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen else "never reported")
             report = unpinned(reports.node(node.name))
-            held = f", slots not held to cores of their own: {report}" if report else ""
+            pinning_text = f", slots not held to cores of their own: {report}" if report else ""
             node_report = reports.node(node.name)
             link = f", link to the broker: {node_report.link}" if node_report and node_report.link else ""
             drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
                 f"{node.name}: {node.slots} {'slot' if node.slots == 1 else 'slots'}, "
-                f"{node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")
+                f"{node.machine or 'unknown machine'}, {last_report}{pinning_text}{link}{drained}")
 
 
 def _queries(count: int) -> str:

@@ -41,16 +41,16 @@ class Command(BaseCommand):
     help = "List profiles, export or import them as CSV, choose which is in use, or measure a task type on a slot."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        ways = parser.add_subparsers(dest="way", required=True)
-        listing = ways.add_parser("list", help="active profiles, with what no longer holds")
+        subcommands = parser.add_subparsers(dest="way", required=True)
+        listing = subcommands.add_parser("list", help="active profiles, with what no longer holds")
         listing.add_argument("--set-aside", action="store_true", help="those of kinds of which none is in use instead")
-        exporting = ways.add_parser("export", help="active profiles as CSV")
+        exporting = subcommands.add_parser("export", help="active profiles as CSV")
         exporting.add_argument("file", nargs="?", default="-", help="where to; - is standard output")
         for subparser in (listing, exporting):
             subparser.add_argument("--search", default="", help="words to find in type, config and origin")
-        importing = ways.add_parser("import", help="all profiles of a CSV file, or none and every mistake")
+        importing = subcommands.add_parser("import", help="all profiles of a CSV file, or none and every mistake")
         importing.add_argument("file", help="CSV; - reads standard input")
-        measuring = ways.add_parser("measure", help="ask for a sweep")
+        measuring = subcommands.add_parser("measure", help="ask for a sweep")
         measuring.add_argument("type", nargs="?", default="", help="a task type")
         measuring.add_argument("--config", default="{}", help="its config as JSON")
         measuring.add_argument("--feed", default="", help="source:TYPE or SAMPLE:TASK; otherwise the first way known")
@@ -70,8 +70,8 @@ class Command(BaseCommand):
         measuring.add_argument("--seconds", type=float, help=f"measured seconds of a trial; {SECONDS:g}")
         measuring.add_argument("--any-config", action="store_true", help="the profile stands for every config")
         measuring.add_argument("--wait", action="store_true", help="follow it to its end, and move it on")
-        using = ways.add_parser("use", help="put a profile in the place of the one of its kind that is in use")
-        leaving = ways.add_parser("set-aside", help="take a profile out of use; it is kept")
+        using = subcommands.add_parser("use", help="put a profile in the place of the one of its kind that is in use")
+        leaving = subcommands.add_parser("set-aside", help="take a profile out of use; it is kept")
         for subparser in (using, leaving):
             subparser.add_argument(
                 "profile", help="its id: the end of a line of `profile list`, or of its page's address"
@@ -123,8 +123,8 @@ class Command(BaseCommand):
             records = import_profiles(actor=actor, text=text_of(file))
         except InvalidProfile as invalid:
             for problem in invalid.facts.get("problems", []):
-                place = ":".join(str(part) for part in (file, problem["line"], problem["column"]) if part)
-                self.stderr.write(f"{place}: {problem['message']}. {problem['remedy']}")
+                position = ":".join(str(part) for part in (file, problem["line"], problem["column"]) if part)
+                self.stderr.write(f"{position}: {problem['message']}. {problem['remedy']}")
             raise
         for record in records:
             self.stdout.write(f"{record.task_type}: {record.points.count()} points")
@@ -138,7 +138,7 @@ class Command(BaseCommand):
         self.stdout.write(f"{record.task_type}: this profile is set aside.")
 
     def _measure(self, actor: User, options: dict[str, Any]) -> None:
-        slot = options["slot"] or next((place.name for place in slot_choices() if place.free), "")
+        slot = options["slot"] or next((choice.name for choice in slot_choices() if choice.free), "")
         if not slot:
             raise CommandError("No slot is free: only one on which nothing runs can be measured on.")
         viewer = viewer_of(actor)

@@ -20,9 +20,9 @@ class Command(DataflowCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        what = parser.add_mutually_exclusive_group()
-        what.add_argument("--take", metavar="NAME", help="take a savepoint under this name")
-        what.add_argument("--delete", metavar="NAME", help="delete the savepoint of this name")
+        actions = parser.add_mutually_exclusive_group()
+        actions.add_argument("--take", metavar="NAME", help="take a savepoint under this name")
+        actions.add_argument("--delete", metavar="NAME", help="delete the savepoint of this name")
         parser.add_argument("--note", default="", help="what the one that is taken is for")
 
     def act(self, record: DataflowRecord, actor: User, options: Any) -> str:

@@ -65,8 +65,8 @@ class Command(BaseCommand):
                 begin_from=from_savepoint)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
-                place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
-                self.stderr.write(f"{place}: {problem.message} {problem.remedy}")
+                position = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
+                self.stderr.write(f"{position}: {problem.message} {problem.remedy}")
             raise CommandError(invalid.message) from invalid
         except WeirError as error:
             raise CommandError(error.full_message) from error

@@ -75,12 +75,12 @@ def _lines(task: DynamicTask) -> Iterator[str]:
             if task.warming_until_ms is not None else ", from its next event on")
     for alternate, figures in zip(task.alternates, task.figures, strict=True):
         guard = f", while {alternate.guard}" if alternate.guard else ""
-        mark = "*" if alternate.name == task.on else "~" if alternate.name == task.warming else " "
-        yield f"  {mark} {alternate.name}: {alternate.summary}, worth " \
+        sign = "*" if alternate.name == task.on else "~" if alternate.name == task.warming else " "
+        yield f"  {sign} {alternate.name}: {alternate.summary}, worth " \
             f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
-        seen = "measured" if figures.selectivity_is_measured else "declared"
+        basis = "measured" if figures.selectivity_is_measured else "declared"
         yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \
-            f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
+            f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({basis})"
     for hold in task.held_keys:
         until = datetime.fromtimestamp(hold.until_ms / 1000, UTC)
         yield f"  {hold.by} holds {hold.alternate} for {', '.join(hold.key)} until {until:%d %b, %H:%M} UTC"
