@@ -64,7 +64,7 @@ class TaskAllocation:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What every task gets, upstream tasks first.
+    """The allocation of every task, upstream tasks first.
 
     ``algorithm`` says who made it.
     """

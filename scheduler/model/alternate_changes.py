@@ -1,4 +1,4 @@
-"""What differs between the alternates of a task in two versions of a document, in sentences."""
+"""Differences between the alternates of a task in two versions of a document, in sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .task_types import TaskType
 def alternate_changes(
     before: Sequence[TaskAlternate], after: Sequence[TaskAlternate], *, task_types: Mapping[str, TaskType]
 ) -> list[str]:
-    """What the later alternates have otherwise, down to parameters of tasks along a path; empty where all is one.
+    """The differences of the later alternates, down to parameters of tasks along a path; empty where all is one.
 
     Tasks of a path are told apart by their ids, as a reader of the documents does.
     """

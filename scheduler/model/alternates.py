@@ -63,7 +63,7 @@ class TaskAlternate:
 
     @property
     def summary(self) -> str:
-        """What it is made of, in words: its type, or those along its path; of ports their names.
+        """Its parts, in words: its type, or those along its path; of ports their names.
 
         ``from_port left + from_port right → scale → into_port good``
         """
@@ -76,7 +76,7 @@ class TaskAlternate:
 
 
 def is_dynamic(task_type: str) -> bool:
-    """Whether tasks of a type have alternates."""
+    """True if tasks of a type have alternates."""
     return task_type in (DYNAMIC, DYNAMIC_FOLD)
 
 
@@ -109,7 +109,7 @@ def logic_version(
 
 
 def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
-    """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
+    """True if a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
     return is_dynamic(task_type) and config.get(SWITCHING) == WAVE
 
 
@@ -120,7 +120,7 @@ def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
 
 
 def one_state_by_event(alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]) -> bool:
-    """Whether alternates that share their state are a task with state each: then any event may have another one."""
+    """True if alternates that share their state are a task with state each: then any event may have another one."""
     return all(alternate.path is None and task_types[alternate.type].stateful for alternate in alternates)
 
 
@@ -149,7 +149,8 @@ def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
 
 
 def working_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
-    """What works at a dynamic task: the alternate that is on, and the one chosen that warms up (`warm_up`)."""
+    """The alternates that work at a dynamic task: the alternate that is on, and the one chosen that warms up
+    (`warm_up`)."""
     alternates = alternates_in(task_type, config)
     names = {alternate.name for alternate in alternates}
     on = on_of(chosen or "")
@@ -216,7 +217,7 @@ def _shares(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> dic
 
 
 def why_no_alternate(task_type: TaskType, *, begin: str | None = None) -> str:
-    """Why tasks of a type cannot be alternates, in words that go on from its name; empty where they can.
+    """The reason why tasks of a type cannot be alternates, in words that go on from its name; empty where they can.
 
     Parameters
     ----------
@@ -241,8 +242,8 @@ def why_no_alternate(task_type: TaskType, *, begin: str | None = None) -> str:
 
 
 def why_not_one_state(first: TaskAlternate, other: TaskAlternate, task_type: TaskType) -> str:
-    """Why an alternate cannot go on with the state of another of a type that shares it, in words that go on from both
-    names; empty where it can."""
+    """The reason why an alternate cannot go on with the state of another of a type that shares it, in words that go on
+    from both names; empty where it can."""
     if first.type != other.type:
         return f"are of two types, {first.type} and {other.type}"
     mine, theirs = (canonical_config(task_type, way.config) for way in (first, other))

@@ -1,4 +1,4 @@
-"""What running tasks used, in whole numbers, so that parts add up to the whole exactly."""
+"""The use of running tasks, in whole numbers, so that parts add up to the whole exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a reader that is too slow for a stream that others need: its team's choice.
+"""The treatment of a reader that is too slow for a stream that others need: its team's choice.
 
 Only the first choice keeps every event. A reader that several dataflows need follows a choice other than that only
 where all of them have it: none is paused, and none loses an event, by what another team chose.
@@ -24,7 +24,7 @@ WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """Who needs a running task now: how many dataflows that are not paused, their teams, and what they all chose."""
+    """Needs for a running task now: how many dataflows that are not paused, their teams, and what they all chose."""
 
     dataflows: int = 0
     teams: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Needed:
 
 
 def agreed(choices: Iterable[str]) -> str:
-    """What holds for a reader, from the choices of all dataflows that need it: theirs where they agree, else `SPILL`.
+    """The treatment of a reader, from the choices of all dataflows that need it: theirs where they agree, else `SPILL`.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def heads_of(estate: Estate) -> set[str]:
 
 
 def needs_in(estate: Estate, choices: Mapping[str, str] | None = None) -> dict[str, Needed]:
-    """Who needs the first task of each fragment of a whole estate, by running task.
+    """The needs for the first task of each fragment of a whole estate, by running task.
 
     Parameters
     ----------

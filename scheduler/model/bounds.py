@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InputBound:
-    """What is counted where something enters, how much of it may be, and what becomes of more.
+    """A bound of an input: the counted quantity, its limit, and the treatment of more.
 
     Parameters
     ----------

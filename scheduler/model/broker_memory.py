@@ -1,4 +1,5 @@
-"""How full the broker's memory is, and from which share on writers of the largest channels, then all sources, wait."""
+"""The fill level of the broker's memory, and the shares from which writers of the largest channels, then all sources,
+wait."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ class BrokerMemory:
 
     @property
     def loses(self) -> bool:
-        """Whether it drops what it holds when it is full."""
+        """True if it drops what it holds when it is full."""
         return bool(self.most) and self.policy != "noeviction"
 
     def is_crowded(self, *, was: bool = False) -> bool:
-        """Whether sources are to wait; once they do, until there is clearly more room.
+        """True if sources are to wait; once they do, until there is clearly more room.
 
         >>> [BrokerMemory(held, 100).is_crowded(was=was) for held, was in ((81, False), (75, False), (75, True))]
         [True, False, True]
@@ -36,7 +37,7 @@ class BrokerMemory:
         return bool(self.most) and self.held > (GO_ON if was else SOURCES_WAIT) * self.most
 
     def is_well_used(self, *, was: bool = False) -> bool:
-        """Whether the largest channels are to wait, so that nobody fills the broker for others."""
+        """True if the largest channels are to wait, so that nobody fills the broker for others."""
         return bool(self.most) and self.held > (ALL_GO_ON if was else LARGEST_WAIT) * self.most
 
     def too_large(self, sizes: Mapping[str, int], *, waiting: Collection[str] = ()) -> frozenset[str]:

@@ -18,7 +18,7 @@ DEFAULT_RATE_PER_S = 10.0  # of a source for which neither the document nor its 
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    """What JSON does not know itself: read-only mappings."""
+    """The JSON form of values that JSON does not know: read-only mappings: read-only mappings."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is no JSON")

@@ -21,7 +21,7 @@ _OF_KEYS = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean
 
 @dataclass(frozen=True, slots=True)
 class TaskColumns:
-    """What a task reads and what it gives: its inputs' columns, interleaved, and its own."""
+    """The input and output columns of a task: its inputs' columns, interleaved, and its own."""
 
     inputs: Columns
     outputs: Columns
@@ -87,7 +87,7 @@ class _ColumnReader:
                 remedy="Split the dataflow, or let tasks give fewer columns.")
 
     def _made(self, task: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:
-        """What a task gives, whichever of its alternates is on; of these each is reported by itself."""
+        """The output columns of a task, whichever of its alternates is on; of these each is reported by itself."""
         if not task.alternates:
             return self._outputs(task, inputs)
         output_schemas: list[tuple[str, Columns]] = []
@@ -127,7 +127,7 @@ def _report(task: DraftTask, error: WeirError, problems: Problems | None) -> Non
 
 
 def _position(task: DraftTask, facts: Mapping[str, object]) -> TextPosition:
-    """Where the parameter stands that is wrong, or its element or key; the task, where it has a default."""
+    """The position of the wrong parameter, or of its element or key; the task, where it has a default."""
     node = task.parameters.get(str(facts.get("parameter") or ""))
     if node is None:
         return task.position

@@ -99,7 +99,7 @@ class Columns:
 
     @property
     def characters(self) -> int:
-        """How long all names and types are together."""
+        """The total length of all names and types."""
         return sum(len(name) + len(kind or "") for name, kind in self.types.items())
 
     @classmethod

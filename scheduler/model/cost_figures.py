@@ -19,8 +19,8 @@ WEAKEST_FIRST: tuple[Basis, ...] = (ESTIMATED, MEASURED, BILLED)
 
 @dataclass(frozen=True, slots=True)
 class CostFigure:
-    """What something costs: CPU cores, from ``low`` to ``high``, and money an hour; what that rests on, and since when,
-    in ms since the epoch (None of an estimate)."""
+    """The cost of something: CPU cores, from ``low`` to ``high``, and money an hour; what that rests on, and since
+    when, in ms since the epoch (None of an estimate)."""
 
     cores: float
     low: float
@@ -74,7 +74,7 @@ def money_text(value: float, *, error: float = 0.0) -> str:
 
 
 def money_signed(value: float, error: float = 0.0) -> str:
-    """What an hour costs more or less, with its sign, and with as many digits as its error leaves.
+    """The change of cost in an hour, with its sign, and with as many digits as its error leaves.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def money_change(value: float, error: float = 0.0) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CostMeter(FiniteFigures):
-    """What a running task was seen to take, with its part of its query and of the slot's driver; a dynamic one has one
+    """The metered cost of a running task, with its part of its query and of the slot's driver; a dynamic one has one
     for each of its alternates.
 
     ``seconds`` is for how long it was metered, ``cores`` and ``per_hour`` (money) are smoothed means, and ``variance``

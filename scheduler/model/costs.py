@@ -23,7 +23,7 @@ GROUP_CPU_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What CPU a plan is priced with.
+    """The costs in CPU that a plan is priced with.
 
     ``batch_s`` and ``event_us`` hold, by task type, what was measured for each batch (s) and for each event (µs); other
     types take what they declare, ``scale`` times. ``group_cpu_s`` is what a group of events takes in a query whose
@@ -52,7 +52,7 @@ class Costs:
 
     @property
     def are_measured(self) -> bool:
-        """Whether anything of them was measured."""
+        """True if anything of them was measured."""
         return self.queries > 0
 
     def task_batch_s(self, task_type: TaskType) -> float:
@@ -77,13 +77,13 @@ class Costs:
 
 
 def declared_batch_s(task_type: TaskType) -> float:
-    """What a task adds to a batch where nothing was measured, in CPU seconds."""
+    """The part of a task in a batch where nothing was measured, in CPU seconds."""
     return TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
 
 
 def legs_of_a_group(types: Iterable[TaskType]) -> int:
-    """How often a group of events is passed on as one in a query whose batches stay open: from its channel to the next,
-    and to the fold host and back for each stateful task. Each is taken to cost as much."""
+    """The number of times that a group of events is passed on as one in a query whose batches stay open: from its
+    channel to the next, and to the fold host and back for each stateful task. Each is taken to cost as much."""
     return 1 + sum(task_type.stateful for task_type in types)
 
 

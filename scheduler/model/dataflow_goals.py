@@ -20,7 +20,7 @@ SHORTEST_H, LONGEST_H = 0.25, 31 * 24.0
 
 @dataclass(frozen=True, slots=True)
 class DataflowGoals:
-    """What a dataflow is to reach.
+    """The goals of a dataflow.
 
     Parameters
     ----------

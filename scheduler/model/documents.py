@@ -165,7 +165,7 @@ def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) 
 
 
 def _way_of(task: Task) -> dict[str, Any]:
-    """How a task is done, as a document says it: a type and a config, or alternates."""
+    """The type and config of a task, or its alternates, as in a document: a type and a config, or alternates."""
     if is_dynamic(task.type):
         stated = {key: task.config.get(key) for key in DYNAMIC_KEYS}
         return {key: plain(value) for key, value in stated.items() if value or (key == LEARNED and value is not None)}
@@ -227,7 +227,7 @@ def _read(
 
 
 def _place_of(problem: WeirError, task: DraftTask, text: str) -> TextPosition:
-    """Where a problem with a task stands: where its guard cannot be read, or where the task is named."""
+    """The position of a problem with a task: where its guard cannot be read, or where the task is named."""
     guard, column = problem.facts.get("guard"), problem.facts.get("column")
     for condition in task.conditions if isinstance(column, int) else ():
         if " ".join(condition.value.split())[:len(str(guard))] == guard:

@@ -284,7 +284,7 @@ class DraftReader:
     def _between(
         self, node: DocumentNode, position: TextPosition, problems: Problems, *, is_path: bool = False
     ) -> Draft:
-        """What lies between two points: its draft has tasks that stand for what enters and what leaves."""
+        """The draft between two points: its draft has tasks that stand for what enters and what leaves."""
         within = DraftReader(problems, task_types=self.task_types, type_remedy=self.type_remedy)
         within.parsed_characters, within.tasks_read = self.parsed_characters, self.tasks_read
         within.draft.tasks = {end: DraftTask(end, kind, {}, position) for end, kind in _ENDS.items()}

@@ -1,4 +1,4 @@
-"""What could be read of a document: tasks and streams as they stand in it, with their places."""
+"""The readable parts of a document: tasks and streams as they stand in it, with their places."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class DraftTask:
 
     @property
     def ways(self) -> list[DraftTask]:
-        """How it may be done: its alternates, or itself."""
+        """The tasks by which it may be done: its alternates, or itself."""
         return list(self.alternates.values()) or [self]
 
     @property
     def is_end(self) -> bool:
-        """Whether it stands for what enters a path or a loop, or for what leaves."""
+        """True if it stands for what enters a path or a loop, or for what leaves."""
         return self.id in ENDS and self.type is not None and not self.type.build
 
     @property
     def where(self) -> str:
-        """What it is called where something is wrong with it."""
+        """The name of the task in problems."""
         return f"Task {self.id}, alternate {self.alternate}" if self.alternate else f"Task {self.id}"
 
     @property
@@ -82,7 +82,7 @@ class DraftLoop:
 
 @dataclass(slots=True)
 class Draft:
-    """What could be read of a document."""
+    """The readable parts of a document."""
 
     name: str = ""
     description: str = ""

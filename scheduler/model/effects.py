@@ -16,7 +16,7 @@ REACHES = (*WORDS, SECRETS, UNDECLARED)
 
 
 def needs_approval(task_type: TaskType | None, config: Mapping[str, Any]) -> bool:
-    """Whether a task runs only as reviewers have approved it.
+    """True if a task runs only as reviewers have approved it.
 
     So does one with outside effects, one that names a secret, and one of a type that is not known or does not say.
     """
@@ -24,7 +24,7 @@ def needs_approval(task_type: TaskType | None, config: Mapping[str, Any]) -> boo
 
 
 def reached_by(task_type: TaskType | None, config: Mapping[str, Any]) -> frozenset[str]:
-    """What a task reaches beyond Weir, of `REACHES`; nothing where `needs_approval` is false."""
+    """The effects of a task beyond Weir, of `REACHES`; nothing where `needs_approval` is false."""
     if not needs_approval(task_type, config):
         return frozenset()
     names_secret = any(is_reference(value) for value in config.values())
@@ -33,7 +33,7 @@ def reached_by(task_type: TaskType | None, config: Mapping[str, Any]) -> frozens
 
 
 def effects_in_words(task_type: TaskType | None) -> str:
-    """What a task of this type reaches, for messages: “the network”."""
+    """The effects of a task of this type, for messages: “the network”."""
     if task_type is None or task_type.effects is None:
         return "what it does not declare"
     return " and ".join(WORDS[effect] for effect in task_type.effects) or "a secret"

@@ -114,7 +114,7 @@ def value_of(kind: Any, data: Any) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """How values of a type are read; None where they are in JSON as they are."""
+    """The function that reads values of a type; None where they are in JSON as they are."""
     inner = get_args(kind)
     if is_dataclass(kind):
         readers = {name: reader for name, hint in get_type_hints(kind).items() if (reader := _reader(hint)) is not None}
@@ -146,7 +146,7 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
 
 
 def _as_object(value: Any) -> dict[str, Any]:
-    """What a value of the model is in JSON: one level of it, the encoder asks again for those within."""
+    """The JSON form of a value of the model: one level of it, the encoder asks again for those within."""
     if is_dataclass(value):
         optional = _LEFT_OUT_WHERE_EMPTY.get(type(value), ())
         values = {field.name: getattr(value, field.name) for field in fields(value)}

@@ -21,7 +21,7 @@ class WeirError(Exception):
 
     @property
     def full_message(self) -> str:
-        """What went wrong and what helps, as sentences."""
+        """The message and the remedy, as sentences."""
         return " ".join(part if part[-1] in ".?!" else f"{part}." for part in (self.message, self.remedy) if part)
 
     def as_dict(self) -> dict[str, object]:
@@ -78,7 +78,7 @@ class NothingToGain(WeirError):
 
 
 class NothingToChange(WeirError):
-    """What is asked for is as it is already."""
+    """The requested state is in force already."""
 
     code = "nothing_to_change"
 

@@ -89,7 +89,7 @@ class Estate:
 
     @cached_property
     def loads(self) -> Mapping[str, SlotLoad]:
-        """What each slot that has something to do is expected to do, by slot name."""
+        """The expected load of each slot that has something to do, by slot name."""
         loads: dict[str, SlotLoad] = {}
         for fragment in self.fragments.values():
             for slot, load in loads_of(fragment, self.tasks).items():
@@ -98,7 +98,7 @@ class Estate:
 
     @cached_property
     def teams(self) -> Mapping[str, Counter[str]]:
-        """How many queries of each team are on each slot that has any, by slot name."""
+        """The number of queries of each team on each slot that has any, by slot name."""
         return teams_by_slot(self.fragments.values())
 
     def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
@@ -106,7 +106,7 @@ class Estate:
         return {slot: self.teams[slot] for slot in slots if slot in self.teams}
 
     def users_of(self, task_id: str) -> Users:
-        """Who uses a running task."""
+        """The users of a running task."""
         users = self.users.get(task_id, ())
         return Users(
             by_team=Counter(self.submitted[user].team for user in users),
@@ -130,7 +130,7 @@ class Estate:
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
 
     def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
-        """What these slots have to do, by name: of those that are there."""
+        """The loads of these slots, by name: of those that are there."""
         return {slot.name: self.loads.get(slot.name, SlotLoad()) for slot in self.slots if slot.name in slots}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:

@@ -19,14 +19,14 @@ _TYPE_KEY, _RATE_KEY, _CHAIN_KEY = _OWN_KEYS = "weir.type", "weir.rate", "weir.c
 
 
 def is_flux(root: DocumentNode) -> bool:
-    """Whether a document is a Flux topology."""
+    """True if a document is a Flux topology."""
     if not root.is_mapping:
         return False
     return not _COMPONENT_KEYS.isdisjoint(root.value) or ("includes" in root.value and "tasks" not in root.value)
 
 
 def type_remedy(class_name: str) -> str:
-    """What to do about a component whose class stands for no task type."""
+    """The remedy for a component whose class stands for no task type."""
     return (
         f"Storm's class {shown(class_name)} does not run here: say which task type stands for it, "
         "with weir.type in the component's config, and give its parameters as properties."

@@ -89,12 +89,12 @@ class RunningBundle:
 
     @property
     def key_groups(self) -> int:
-        """How many key groups its ranges have."""
+        """The number of key groups its ranges have."""
         return sum(size for _, size in self.key_ranges)
 
     @property
     def takes_keys(self) -> bool:
-        """Whether it begins with the states of its keys that others of its fragment leave."""
+        """True if it begins with the states of its keys that others of its fragment leave."""
         return bool(self.inherits and self.key_ranges and not self.root)
 
     @property
@@ -104,13 +104,13 @@ class RunningBundle:
 
     @property
     def part(self) -> str:
-        """What the parts of streams that it reads, and the channels that it writes, are named after."""
+        """The name of the parts of streams that it reads, and of the channels that it writes."""
         return self.root or self.id
 
 
 @lru_cache(maxsize=10_000)
 def _whole(fragment_id: str, slot: str) -> tuple[RunningBundle, ...]:
-    """What executes a fragment that no schedule divides."""
+    """The bundle of a fragment that no schedule divides."""
     return (RunningBundle(fragment_id, slot),)
 
 
@@ -165,12 +165,12 @@ class Fragment:
 
     @property
     def paused(self) -> bool:
-        """Whether none of it works: it keeps its state, and its places in the channels that it reads are given up."""
+        """True if none of it works: it keeps its state, and its places in the channels that it reads are given up."""
         return self.active == 0
 
     @property
     def divided(self) -> bool:
-        """Whether a schedule says how many threads it has where: it reads its part of a stream, not the whole."""
+        """True if a schedule says how many threads it has where: it reads its part of a stream, not the whole."""
         return bool(self.bundles)
 
     def placed(self, slot_of: Callable[[RunningBundle], str]) -> Fragment:
@@ -180,12 +180,12 @@ class Fragment:
 
     @property
     def divided_by_key(self) -> bool:
-        """Whether each of its bundles has some of its keys."""
+        """True if each of its bundles has some of its keys."""
         return any(bundle.key_ranges for bundle in self.bundles)
 
     def ring(self, by: tuple[str, ...], *, ahead_ms: int | None = None) -> Ring:
-        """How its streams are divided by these columns, where they are divided by key; who has a part is told marks
-        where ``ahead_ms`` says how (`Ring`)."""
+        """The ring that divides its streams by these columns, where they are divided by key; who has a part is told
+        marks where ``ahead_ms`` says how (`Ring`)."""
         return Ring(
             by, {token: bundle.part for bundle in self.bundles if not bundle.leaving for token, _ in bundle.key_ranges},
             leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving), ahead_ms=ahead_ms)
@@ -211,7 +211,7 @@ class Fragment:
 
     @property
     def queries(self) -> tuple[RunningBundle, ...]:
-        """What executes it: a bundle each, or itself as one where no schedule divides it."""
+        """Its queries: a bundle each, or itself as one where no schedule divides it."""
         return self.bundles or _whole(self.id, self.slot)
 
     def channels_of(self, task_id: str) -> tuple[str, ...]:
@@ -226,7 +226,7 @@ class Fragment:
         return channel_id(bundle.part, self.tasks.index(task_id))
 
     def inherited_by(self, bundle: RunningBundle) -> tuple[tuple[str, ...], str]:
-        """Whose work one of its queries goes on with, and the node of the last of them where that is another."""
+        """The predecessors of one of its queries, and the node of the last of them where that is another."""
         return (self.inherits, self.origin) if bundle.id == self.id else (bundle.inherits, bundle.origin)
 
     def channel_of(self, task_id: str) -> str:

@@ -200,7 +200,7 @@ def free_id(document: Document, word: str) -> str:
 
 
 def wrong_id(document: Document, task_id: str) -> str:
-    """Why a new task, or one that is renamed, cannot have an id; empty where it can."""
+    """The reason why a new task, or one that is renamed, cannot have an id; empty where it can."""
     if not _ID.fullmatch(task_id):
         return "Write letters, digits, _, . and -, at most 64, and begin with a letter or a digit."
     return "Another task has this id." if any(task["id"] == task_id for task in document["tasks"]) else ""
@@ -260,7 +260,7 @@ def _with_rates(document: Document, named: Callable[[str], str | None]) -> dict[
 
 
 def _along(limit: Any) -> list[str]:
-    """What a limit is along, where it is along something that can be read."""
+    """The readable elements along a limit."""
     along = limit.get("along") if isinstance(limit, Mapping) else None
     return along if isinstance(along, list) and all(isinstance(name, str) for name in along) else []
 

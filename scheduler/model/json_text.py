@@ -98,7 +98,7 @@ class _Reader:
         return node, at + 1
 
     def closes(self, at: int, bracket: str, comma_at: int | None) -> bool:
-        """Whether the mapping or list ends here; reports a comma that stands before its end."""
+        """True if the mapping or list ends here; reports a comma that stands before its end."""
         if self.text[at : at + 1] != bracket:
             return False
         if comma_at is not None:

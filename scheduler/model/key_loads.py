@@ -40,7 +40,7 @@ class FrequentKey:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """What one writer counted up to a moment of its clock; older events count less."""
+    """The counts of one writer up to a moment of its clock; older events count less."""
 
     at_ms: int
     by_stretch: tuple[float, ...]
@@ -69,14 +69,14 @@ class KeyCounts:
 
 @dataclass(frozen=True)
 class KeyLoads:
-    """How the events of a task spread over the ring: of each stretch, and of frequent keys, which are in them too."""
+    """Distribution of a task's events over the ring: of each stretch, and of frequent keys, which are in them too."""
 
     by_stretch: tuple[float, ...]
     frequent: tuple[FrequentKey, ...] = ()  # the most frequent first
 
     @classmethod
     def together(cls, counts: Iterable[KeyCounts]) -> KeyLoads | None:
-        """What several writers of a stream counted, all as of the newest; None where that is too little to go by."""
+        """The counts of several writers of a stream, all as of the newest; None where that is too little to go by."""
         writers = list(counts)
         newest_ms = max((writer.at_ms for writer in writers), default=0)
         stretches, keys = [0.0] * STRETCHES, Counter[tuple[str, int]]()
@@ -105,7 +105,7 @@ class KeyLoads:
         return key.events / self.events
 
     def sizes(self, shares: Sequence[float]) -> tuple[int, ...]:
-        """How many groups ranges have, one behind the other from 0 on, that have these parts of the events.
+        """The sizes in groups of consecutive ranges from 0 on that have these parts of the events.
 
         Where a key has more than its range is to have, the others share the rest.
         """
@@ -152,7 +152,7 @@ class KeyLoads:
 
 @dataclass(frozen=True, slots=True)
 class DividedKeys:
-    """How a running task's keys are divided, and how its events spread over them (None: that is not known).
+    """The ranges of a running task's keys, and the distribution of its events over them (None: that is not known).
 
     ``ranges`` are those of its bundles, by slot, where each slot has one bundle and none is changing hands.
     """
@@ -162,7 +162,7 @@ class DividedKeys:
 
 
 def nearest_cut(load: Callable[[int], float], size: int, wanted_events: float) -> int:
-    """How many of a row of groups have about so much to do: one at least, and one is left.
+    """The number of groups of a row that have about so much to do: one at least, and one is left.
 
     Parameters
     ----------

@@ -51,17 +51,17 @@ class LatencyLimit:
 
     @property
     def share(self) -> float:
-        """Which part of a wait for the next batch counts: events come at any time, so half of it in the mean."""
+        """The part of a wait for the next batch that counts: events come at any time, so half of it in the mean."""
         return 0.5 if self.percentile is None else self.percentile / 100
 
     @property
     def begins_with_stream(self) -> bool:
-        """Whether it begins when events have left the writer of its first stream."""
+        """True if it begins when events have left the writer of its first stream."""
         return bool(self.along) and stream_ends(self.along[0]) is not None
 
     @property
     def ends_with_stream(self) -> bool:
-        """Whether it ends when the reader of its last stream takes the events."""
+        """True if it ends when the reader of its last stream takes the events."""
         return bool(self.along) and stream_ends(self.along[-1]) is not None
 
     @property
@@ -174,7 +174,7 @@ def to_json(limits: Limits) -> Any:
 
 
 def from_json(value: Any) -> Limits | None:
-    """What `to_json` made; None where nothing was said."""
+    """The limits from the JSON of `to_json`; None where nothing was said."""
     if value is None:
         return None
     if value == "none":

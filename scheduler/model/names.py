@@ -24,7 +24,7 @@ class NameNotPlain(WeirError):
 
 
 def not_plain(name: str) -> int | None:
-    """Where the first character stands that a plain name cannot hold, from 0; None where there is none.
+    """The index of the first character that a plain name cannot hold, from 0; None where there is none.
 
     >>> not_plain("Données — 東京 #2"), not_plain("traf\u202efic"), not_plain("a\\nb")
     (None, 4, 1)

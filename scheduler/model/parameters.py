@@ -69,7 +69,7 @@ def _check_secret(parameter: Parameter, node: DocumentNode, problems: Problems, 
 def _takes_a_secret(
     task_type: TaskType, parameter: Parameter, node: DocumentNode, problems: Problems, task_id: str
 ) -> bool:
-    """Whether a secret stands where none is declared, which is reported: what other parameters hold may show up in
+    """True if a secret stands where none is declared, which is reported: what other parameters hold may show up in
     columns, names and messages. Reports text that looks like a secret, too."""
     if not node.is_mapping:
         return False

@@ -30,7 +30,7 @@ class TaskPath:
     streams: tuple[Stream, ...]
 
     def parents(self) -> dict[str, tuple[str, ...]]:
-        """What each task and `OUTPUT` read, upstream first."""
+        """The parents of each task and of `OUTPUT`, upstream first."""
         reads: dict[str, list[str]] = {task.id: [] for task in self.tasks} | {OUTPUT: []}
         for stream in self.streams:
             reads[stream.target].append(stream.source)
@@ -46,12 +46,12 @@ class TaskPath:
         return [stage for number in sorted(stages) if (stage := [name for name in stages[number] if name != OUTPUT])]
 
     def shared(self) -> frozenset[str]:
-        """What is read more than once: `INPUT`, or tasks."""
+        """The parts that are read more than once: `INPUT`, or tasks."""
         sources = [stream.source for stream in self.streams]
         return frozenset(source for source in sources if sources.count(source) > 1)
 
     def shares(self, selectivity: Callable[[Task], float]) -> dict[str, float]:
-        """How many events each task, and `OUTPUT`, gets for each event that enters; upstream first."""
+        """The number of events that each task, and `OUTPUT`, gets for each event that enters; upstream first."""
         made, got = {INPUT: 1.0}, {}
         tasks = {task.id: task for task in self.tasks}
         for name, above in self.parents().items():
@@ -84,7 +84,8 @@ class TaskPath:
         self, entering: Frame, *, work: Callable[[Task, Frame], Frame], join: Callable[[Frame, Frame], Frame],
         share: Callable[[Frame], Frame] = lambda frame: frame,
     ) -> Frame:
-        """What leaves, where each task does its work on what it reads; ``join`` and ``share`` as `walk` has them."""
+        """The frame that leaves, where each task does its work on its inputs; ``join`` and ``share`` as `walk` has
+        them."""
         walked = self.walk(entering, join=join, share=share)
         try:
             task, read = next(walked)

@@ -14,7 +14,7 @@ from .resources import TakenShare
 
 @dataclass(frozen=True)
 class Bound:
-    """How far a placement may be from the best there is: a value reached, and one that none can go below."""
+    """The distance of a placement from the best possible one: a value reached, and one that none can go below."""
 
     reached: float
     least: float
@@ -78,7 +78,7 @@ class Placement:
 
     @cached_property
     def counts(self) -> Mapping[str, Mapping[int, int]]:
-        """How many threads of a task are on each slot, by task and the slot's position."""
+        """The number of threads of a task on each slot, by task and the slot's position."""
         return {task: dict(Counter(positions)) for task, positions in self.threads.items()}
 
     def in_use(self) -> Placement:
@@ -93,5 +93,5 @@ class Placement:
             empty=tuple(slot for position, slot in enumerate(self.slots) if position not in number))
 
     def slot_of(self, task: str, thread: int) -> Slot:
-        """Where a thread runs."""
+        """The slot of a thread."""
         return self.slots[self.threads[task][thread]]

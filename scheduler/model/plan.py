@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What the estate costs for this dataflow; cores are CPU cores, money is per hour in the setting's currency.
+    """The cost of the estate for this dataflow; cores are CPU cores, money is per hour in the setting's currency.
 
     Money is for CPU, as bills charge it. What a schedule keeps of slots for itself, whether it uses them or not, is
     ``slots_kept`` and ``slots_per_hour_delta``: that capacity is in no bill.
@@ -71,7 +71,7 @@ class Price:
 
     @property
     def whole(self) -> CostFigure:
-        """What all that executes the dataflow was planned to cost, as if nobody shared it."""
+        """The planned cost of all that executes the dataflow, as if nobody shared it."""
         per_hour = self.money_per_hour_alone
         if not per_hour and self.cores_delta:  # of a plan of an earlier version
             per_hour = self.money_per_hour_delta / self.cores_delta * self.cores_alone
@@ -154,7 +154,7 @@ class Plan:
 
     @property
     def settings_of_others(self) -> Mapping[str, FragmentSettings]:
-        """What it sets fragments to that are there already; new ones begin with theirs."""
+        """The new settings of fragments that are there already; new ones begin with theirs."""
         new = self.fragments_after.keys() - self.fragments_before.keys()
         return {name: settings for name, settings in self.settings_after.items() if name not in new}
 

@@ -81,7 +81,7 @@ class PlanKind:
 
     @property
     def takes_out(self) -> bool:
-        """Whether its dataflow leaves the estate: taken back, it brings the dataflow in anew."""
+        """True if its dataflow leaves the estate: taken back, it brings the dataflow in anew."""
         return self.entry == "removed"
 
     @property
@@ -91,7 +91,7 @@ class PlanKind:
 
     @property
     def joins(self) -> bool:
-        """Whether it starts tasks of a document, which join what is under way as somebody chooses."""
+        """True if it starts tasks of a document, which join what is under way as somebody chooses."""
         return self.has_document or self.has_version
 
 

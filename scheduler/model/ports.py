@@ -14,7 +14,7 @@ from .usage import SlotLoad, Users
 
 @runtime_checkable
 class Expecting(Protocol):
-    """What reads rows when they are looked up, and those that are expected together with the first."""
+    """A reader of rows on demand, together with the rows that are expected next."""
 
     def expect(self, keys: Iterable[str]) -> None: ...
 
@@ -47,7 +47,7 @@ class EstateView(SlotTenants, Protocol):
         """Running task id to the fragment that executes it and its position there."""
 
     def users_of(self, task_id: str) -> Users:
-        """Who uses a running task."""
+        """The users of a running task."""
 
     def least_loaded(
         self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""

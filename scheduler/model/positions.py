@@ -57,7 +57,7 @@ class DocumentNode:
 
 
 def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
-    """Where a character of a text that a document holds stands in it; the text's beginning where that cannot be told.
+    """The position of a character of a text in its document; the text's beginning where that cannot be told.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
 
 
 def _offset(text: str, word: int) -> int:
-    """Where the ``word``-th character of a text with single spaces between its words stands in the text itself."""
+    """The index of the ``word``-th character of a text with single spaces between its words in the text itself."""
     length_read, ended = 0, 0
     for part in re.finditer(r"\S+", text):
         length_read += bool(ended)  # the space between

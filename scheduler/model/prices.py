@@ -1,4 +1,4 @@
-"""What CPU time, memory and traffic cost here, how often a query runs a batch, and what CPU that is to take."""
+"""Prices of CPU time, memory and traffic, and how often a query runs a batch and with what CPU."""
 
 from __future__ import annotations
 
@@ -47,6 +47,6 @@ class Prices(FiniteFigures):
     paces_ms: Mapping[str, int] = field(default_factory=dict)
 
     def slot_hour(self, node: str) -> float:
-        """What a slot of this node costs for an hour."""
+        """The price of a slot of this node for an hour."""
         size = dict(self.sizes).get(node)
         return self.core_hour if size is None else size.slot_hour

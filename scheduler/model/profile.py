@@ -26,7 +26,7 @@ MOST_THREADS = 100_000  # on one slot: far beyond what a driver runs
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What so many threads of a task sustain on one slot, and what they take there at that rate, above base load.
+    """The sustained rate and the load of a number of threads of a task on one slot, above base load.
 
     CPU and memory are shares of a slot (1.0 is all of it). ``idle_cpu`` and ``idle_memory`` are what they take at any
     rate, however few events there are: a query that runs a batch at every trigger and keeps its Python workers.
@@ -115,7 +115,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a number of threads is taken to sustain and to need on one slot, and what that rests on.
+    """The estimated rate and load of a number of threads on one slot, and its basis.
 
     ``beyond`` is more threads than were measured: they are taken to do no better than the most that were.
     """
@@ -233,7 +233,7 @@ class Profile:
         )
 
     def estimate(self, threads: int) -> Estimate:
-        """What any number of threads is taken to do: measured, or linear between the two nearest, and marked so."""
+        """The estimate for any number of threads: measured, or linear between the two nearest, and marked so."""
         if self.static or threads >= self.points[-1].threads:
             last = self.points[-1]
             is_measured = self.static or threads == last.threads
@@ -247,7 +247,7 @@ class Profile:
         return Estimate(_between(self.points[above - 1], high, threads), "interpolated")
 
     def stale(self, *, version: int, machine: str, code: str = "") -> str:
-        """Why it says nothing sure about this version and code of the type on this class of machine; empty where it
+        """The reason why it is not valid for this version and code of the type on this class of machine; empty where it
         does. What nobody noted, then or now, contradicts nothing."""
         if version != self.version:
             return f"measured with version {self.version} of {self.task_type}, which is now version {version}"
@@ -259,7 +259,7 @@ class Profile:
 
 
 def is_other_code(measured: str, now: str) -> bool:
-    """Whether two digests are of different code.
+    """True if two digests are of different code.
 
     Not where one of them is empty, or they were made by different schemes (the part before the colon, none in digests
     from before there were several): then nothing is known.
@@ -316,7 +316,7 @@ class Profiles:
 
 
 def along(profiles: Sequence[tuple[Profile, float]]) -> Profile:
-    """What the tasks of a path do together in one query, each with how many events it gets for each that enters.
+    """The joint profile of the tasks of a path in one query, each with its number of events for each that enters.
 
     Their times for an event add up, and so does the memory that events take; a query has one batch at a trigger. It has
     the numbers of threads for which all were measured, or one. Where one is an estimate, so is the whole.

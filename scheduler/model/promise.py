@@ -1,4 +1,4 @@
-"""What a schedule promises: rate, slots, loads, latency and price, known before anything starts."""
+"""The promise of a schedule: rate, slots, loads, latency and price, known before anything starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class BundlePromise:
-    """What was predicted of one bundle: at the planned rate where that is sustained, else at the rate that is.
+    """The prediction for one bundle: at the planned rate where that is sustained, else at the rate that is.
 
     ``sustains_per_s`` is None where its profile is static: one thread does at any rate.
     """
@@ -51,7 +51,7 @@ class ProfileUsed:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a schedule promised.
+    """The promise of a schedule.
 
     ``rates_per_s`` are the planned input rates of its tasks, upstream first, a source's being what it makes;
     ``allocated`` is what the allocation planned for each, before it was mapped. Tasks that ran already, for others, are
@@ -104,11 +104,11 @@ class Promise:
         return {slot: tuple(bundles) for slot, bundles in by_slot.items()}
 
     def load_of(self, slot: str) -> Load:
-        """What is expected to be taken of a slot: by its bundles, and by others where they have part of it."""
+        """The expected load of a slot: by its bundles, and by others where they have part of it."""
         taken, others = self.own_load_of(slot), self.others.get(slot, Load())
         return Load((taken.cpu or 0.0) + (others.cpu or 0.0), (taken.memory or 0.0) + (others.memory or 0.0))
 
     def own_load_of(self, slot: str) -> Load:
-        """What its bundles are expected to take of a slot."""
+        """The expected load of its bundles on a slot."""
         bundles = self.on_slots.get(slot, ())
         return Load(sum(bundle.cpu for bundle in bundles), sum(bundle.memory for bundle in bundles))

@@ -20,7 +20,7 @@ class Refinement:
 
 @dataclass(frozen=True, slots=True)
 class Refined:
-    """What a rule answers: the type and config of the task that makes the narrow output of the wide one's."""
+    """The answer of a rule: the type and config of the task that makes the narrow output of the wide one's."""
 
     type: str
     config: Mapping[str, Any]

@@ -81,7 +81,7 @@ class TakenShare:
 
     @property
     def rest(self) -> float:
-        """What is left of the slot: of the scarcer of both."""
+        """The remainder of the slot: of the scarcer of both."""
         return max(0.0, 1.0 - max(self.cpu, self.memory))
 
 
@@ -90,7 +90,7 @@ NOTHING_TAKEN = TakenShare()
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """Where slots come from: those that are free, in order, then machines bought from the catalogue.
+    """The source of slots: those that are free, in order, then machines bought from the catalogue.
 
     A schedule of n slots takes the first n; with one slot more it keeps those.
 
@@ -129,12 +129,12 @@ class Supply:
             raise InvalidResources(f"Slot {twice} is listed twice", remedy="List each slot once.", slot=twice)
 
     def taken_of(self, slot: Slot) -> TakenShare:
-        """What others take of a slot."""
+        """The part of a slot that others take."""
         return self.taken.get(slot, NOTHING_TAKEN)
 
     @property
     def most(self) -> float:
-        """How many slots there can be."""
+        """The largest possible number of slots."""
         return math.inf if self.catalogue else sum(len(node.slots) for node in self.free)
 
     def slots(self, count: int) -> tuple[Slot, ...]:

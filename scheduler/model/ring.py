@@ -38,13 +38,13 @@ class KeyRange:
         return (group % KEY_GROUPS for group in range(self.token, self.token + self.size))
 
     def has(self, group: int) -> bool:
-        """Whether a group is in it."""
+        """True if a group is in it."""
         return (group - self.token) % KEY_GROUPS < self.size
 
 
 @dataclass(frozen=True)
 class Ring:
-    """How a stream is divided by keys: each event goes to the bundle that has the token of its key.
+    """The division of a stream by keys: each event goes to the bundle that has the token of its key.
 
     Parameters
     ----------

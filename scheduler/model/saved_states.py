@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 
 class SavedTask(NamedTuple):
-    """Where the state of a task stands: a named savepoint, the fragment that left that part of it, the running task."""
+    """The location of a task's saved state: a named savepoint, the fragment that left that part of it, the running
+    task."""
 
     savepoint: str
     fragment: str
@@ -16,7 +17,8 @@ class SavedTask(NamedTuple):
 
 
 class SavedIdentity(NamedTuple):
-    """What a task was when its state was saved: the running task, its type, the version of its logic, its config."""
+    """The identity of a task when its state was saved: the running task, its type, the version of its logic, its
+    config."""
 
     running: str
     type: str

@@ -29,7 +29,7 @@ SUSPICIOUS = re.compile(
 
 
 def is_reference(value: Any) -> bool:
-    """Whether a value names a secret: a mapping with the name, and the team where planning has added it."""
+    """True if a value names a secret: a mapping with the name, and the team where planning has added it."""
     return (
         isinstance(value, Mapping)
         and set(value) in ({SECRET}, {SECRET, TEAM})
@@ -38,7 +38,7 @@ def is_reference(value: Any) -> bool:
 
 
 def is_owned(value: Any) -> bool:
-    """Whether a value is the name of what belongs to a team, with that team."""
+    """True if a value is the name of what belongs to a team, with that team."""
     return isinstance(value, Mapping) and set(value) == {NAME, TEAM} and all(
         isinstance(part, str) for part in value.values())
 

@@ -29,7 +29,7 @@ OPEN_EVENTS, OPEN_BLOCKS = 3_000, 800
 
 @dataclass(frozen=True, slots=True)
 class FragmentSettings:
-    """What the queries of one fragment are set to.
+    """The settings of the queries of one fragment.
 
     ``trigger_ms`` is how far apart their batches begin, or the groups of events of an open one; None: as far as the
     installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
@@ -57,7 +57,7 @@ OF_TASKS = ("alternates", "policies")  # settings of single tasks of a fragment
 
 
 def open_in_slots(fragments: Mapping[str, Fragment], settings: Mapping[str, FragmentSettings]) -> Counter[str]:
-    """How many queries of each slot are to leave their batches open."""
+    """The number of queries of each slot that are to leave their batches open."""
     return Counter(
         fragments[name].slot for name, chosen in settings.items() if chosen.real_time and name in fragments)
 
@@ -119,7 +119,7 @@ def first_settings(
     before: Mapping[str, Fragment], after: Mapping[str, Fragment], running: Mapping[str, str],
     of_tasks: Mapping[str, FragmentSettings], *, restores: Mapping[str, SavedTask] = MappingProxyType({}),
 ) -> dict[str, FragmentSettings]:
-    """What the new fragments of a dataflow that comes are planned to be set to: open where all of their tasks are.
+    """The planned settings of a coming dataflow's new fragments: open where all of their tasks are.
 
     Parameters
     ----------

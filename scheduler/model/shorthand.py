@@ -1,4 +1,4 @@
-"""What documents may say shorter: loops, which are unrolled; streams that are split, or have ports, by tasks.
+"""Shorthand in documents: loops, which are unrolled; streams that are split, or have ports, by tasks.
 
 All are read into ordinary tasks and streams, so that they are what those are: they have the same fingerprints.
 """

@@ -51,7 +51,7 @@ class StandingAnswers(Generic[T]):
         return self._spent_by[name]
 
     def affords(self, effort: float, *, by: str = "") -> bool:
-        """Whether so much may be spent in this round, which counts from then on, also for somebody; what comes first
+        """True if so much may be spent in this round, which counts from then on, also for somebody; what comes first
         always may."""
         if self._spent and self._spent + effort > self._most_effort:
             self.left_out += 1

@@ -1,4 +1,4 @@
-"""What a task type declares of itself: its parameters, state, key, selectivity, cost and schema.
+"""The declaration of a task type: its parameters, state, key, selectivity, cost and schema.
 
 The declaration is Spark-free, so that validation and planning can read it; ``build`` names the callable on
 DataFrames that ``workers`` resolves when a slot compiles a fragment.
@@ -176,18 +176,18 @@ class TaskType:
 
     @property
     def approved_only(self) -> bool:
-        """Whether a task of this type runs only with a config that reviewers have approved, in their dataflow: it has
+        """True if a task of this type runs only with a config that reviewers have approved, in their dataflow: it has
         outside effects, or does not say that it has none, or takes a secret."""
         return self.effects is None or bool(self.effects) or any(parameter.secret for parameter in self.parameters)
 
     @property
     def has_expressions(self) -> bool:
-        """Whether configs of this type hold expressions, which approvers look at before a slot computes them."""
+        """True if configs of this type hold expressions, which approvers look at before a slot computes them."""
         return any(parameter.expression for parameter in self.parameters)
 
     @property
     def can_move(self) -> bool:
-        """Whether a running task of this type can go on in another query: chains are fused and cut only then."""
+        """True if a running task of this type can go on in another query: chains are fused and cut only then."""
         return self.movable_state or not self.stateful
 
     def key_columns(self, config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -198,7 +198,8 @@ class TaskType:
         return tuple(config.get(named.name, named.default) or ())
 
     def ahead_ms(self, config: Mapping[str, Any]) -> int | None:
-        """How far ahead of its arrival an event may move its partition's mark, in ms; None where marks do not count."""
+        """The time by which an event may move its partition's mark ahead of its arrival, in ms; None where marks do not
+        count."""
         named = self.parameter(self.by_marks or "")
         return None if named is None else round(1000 * float(config.get(named.name, named.default) or 0))
 

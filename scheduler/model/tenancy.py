@@ -15,28 +15,28 @@ from .fragment import Fragment
 
 
 class SlotTenants(Protocol):
-    """Whose queries slots hold: a part of every view of an estate."""
+    """The tenants of slots: a part of every view of an estate."""
 
     @property
     def teams_apart(self) -> bool:
-        """Whether teams have slots of their own."""
+        """True if teams have slots of their own."""
 
     def teams_on(self, slots: Collection[str]) -> Mapping[str, Mapping[str, int]]:
-        """How many queries of each team are on the named slots, paused ones too, by slot name."""
+        """The number of queries of each team on the named slots, paused ones too, by slot name."""
 
 
 def is_open_to(team: str, teams: Collection[str]) -> bool:
-    """Whether a slot that holds queries of these teams may take a team's queries, where teams are apart."""
+    """True if a slot that holds queries of these teams may take a team's queries, where teams are apart."""
     return all(owner == team for owner in teams)
 
 
 def is_held_by(team: str, teams: Collection[str]) -> bool:
-    """Whether a slot that holds queries of these teams holds this one's alone; empty for one that holds none."""
+    """True if a slot that holds queries of these teams holds this one's alone; empty for one that holds none."""
     return set(teams) == {team} if team else not teams
 
 
 def teams_by_slot(fragments: Iterable[Fragment]) -> dict[str, Counter[str]]:
-    """How many queries of each team are on each slot, by slot name; paused ones, whose state is there, count."""
+    """The number of queries of each team on each slot, by slot name; paused ones, whose state is there, count."""
     teams: dict[str, Counter[str]] = {}
     for fragment in fragments:
         for bundle in fragment.queries:

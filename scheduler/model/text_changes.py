@@ -36,7 +36,7 @@ class TextChange:
 
 
 def document_value(text: str, format: Format) -> Any:
-    """What a text says, as JSON has it, whether or not a dataflow can be read from it; None where it is empty."""
+    """The JSON value of a text, whether or not a dataflow can be read from it; None where it is empty."""
     if not text.strip():
         return None
     return (read_json if format == "json" else read_yaml)(text, Problems()).plain()
@@ -145,7 +145,7 @@ class _Comparison:
         return TextChange(end - 1, end - 1, ", ".join(map(self._written, meant)))
 
     def _is_nothing(self, node: yaml.Node) -> bool:
-        """Whether a key has no value."""
+        """True if a key has no value."""
         return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
 
     def _removed(self, node: yaml.CollectionNode, spans: list[tuple[int, int]], gone: list[int]) -> list[TextChange]:
@@ -180,7 +180,7 @@ class _Comparison:
         return [TextChange(at, at, "".join(f"{between}{entry}" for entry in added))]
 
     def _end(self, node: yaml.Node) -> int:
-        """Where a node's last value ends: a block's own end lies somewhere in the lines behind it."""
+        """The end of a node's last value: a block's own end lies somewhere in the lines behind it."""
         if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
             start = node.start_mark.index
             return start + len(self._text[start:node.end_mark.index].rstrip())

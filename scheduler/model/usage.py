@@ -28,7 +28,7 @@ class Users:
 
 @dataclass(frozen=True, slots=True)
 class SlotLoad:
-    """What a slot is expected to do: run queries, and work on their tasks; ``bundles`` of them are a schedule's.
+    """The expected load of a slot: run queries, and work on their tasks; ``bundles`` of them are a schedule's.
 
     In whole nanocores: sums do not depend on the order of their parts, so the same estate always gets the same plan,
     also where the sum is kept from plan to plan.
@@ -59,7 +59,7 @@ def nanocores(cores: float) -> int:
 def growth_of(
     before: Iterable[Fragment], after: Iterable[Fragment], tasks: Mapping[str, RunningTask]
 ) -> dict[str, SlotLoad]:
-    """What slots have to do more with some fragments instead of others, by slot name, where that is not nothing."""
+    """The additional load of slots with some fragments instead of others, by slot name, where that is not nothing."""
     loads: dict[str, SlotLoad] = {}
     for fragment in after:
         for slot, load in loads_of(fragment, tasks).items():
@@ -71,7 +71,7 @@ def growth_of(
 
 
 def loads_of(fragment: Fragment, tasks: Mapping[str, RunningTask]) -> dict[str, SlotLoad]:
-    """What a fragment adds to the loads of its slots, by slot name; a paused one nothing.
+    """The loads that a fragment adds to its slots, by slot name; a paused one nothing.
 
     Each bundle is a query with its part of the work of the tasks that work: one that is leaving only the query.
     """

@@ -17,7 +17,7 @@ _BESIDE = "+"
 
 
 def working(on: str, warming: str = "") -> str:
-    """What works at an element: the alternate that is on, and the one that warms up, where one does.
+    """The alternates that work at an element: the alternate that is on, and the one that warms up, where one does.
 
     >>> working("all"), working("all", "evens")
     ('all', 'all+evens')
@@ -36,7 +36,7 @@ def warming_of(text: str | None) -> str:
 
 
 def at_work_in_words(text: str) -> str:
-    """What works at an element, in words that go on from “is done by”.
+    """The alternates that work at an element, in words that go on from “is done by”.
 
     >>> at_work_in_words("all"), at_work_in_words("all+evens")
     ('all', 'all, while evens warms up')

@@ -47,7 +47,7 @@ def read_yaml(text: str, problems: Problems) -> DocumentNode:
 
 
 def _in_words(error: yaml.MarkedYAMLError, text: str, mark: yaml.Mark | None) -> tuple[str, str]:
-    """What is wrong, and what helps: the parser's own words say neither of a tab nor of a name."""
+    """The fault and the remedy: the parser's own words say neither of a tab nor of a name."""
     lines = text.splitlines()
     line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
     if "\t" in line[:len(line) - len(line.lstrip())]:
@@ -60,7 +60,7 @@ def _in_words(error: yaml.MarkedYAMLError, text: str, mark: yaml.Mark | None) ->
 
 
 def resolve_plain(text: str) -> Any:
-    """What a plain scalar means. Raises OverflowError for a number that no double holds, or that is not finite."""
+    """The value of a plain scalar. Raises OverflowError for a number that no double holds, or that is not finite."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "+-.0123456789":
