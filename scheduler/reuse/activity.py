@@ -40,20 +40,20 @@ class FragmentChange:
 
 
 def is_working(estate: EstateView, task_id: str) -> bool:
-    """Whether a task of the estate works; otherwise it rests."""
+    """True if a task of the estate works; otherwise it rests."""
     fragment_id, position = estate.places[task_id]
     return position < estate.fragments[fragment_id].active
 
 
 def queries_begun(change: FragmentChange) -> int:
-    """How many queries that were there begin to work again."""
+    """The number of present queries that begin to work again."""
     return sum(
         len(old.queries) for fragment_id, old in change.before.items()
         if old.paused and fragment_id in change.after and not change.after[fragment_id].paused)
 
 
 def queries_ceased(change: FragmentChange) -> int:
-    """How many queries cease to work, whether they are kept or not."""
+    """The number of queries that cease to work, whether they are kept or not."""
     return sum(
         len(old.queries) for fragment_id, old in change.before.items()
         if not old.paused and (fragment_id not in change.after or change.after[fragment_id].paused))
@@ -66,8 +66,8 @@ def waking(estate: EstateView, task_ids: Iterable[str]) -> tuple[frozenset[str],
 
 
 def crowding_note(estate: EstateView, change: FragmentChange, *, tasks: Iterable[str]) -> str:
-    """What a reviewer should know of slots on which something goes on, where another's schedule has put bundles
-    meanwhile; empty where there are none. ``tasks`` are the running tasks of the dataflow that is planned for."""
+    """A note for reviewers about slots on which something goes on, where another's schedule has put bundles meanwhile;
+    empty where there are none. ``tasks`` are the running tasks of the dataflow that is planned for."""
     slots = {
         bundle.slot for fragment_id, fragment in change.after.items() for bundle in fragment.queries
         if not fragment.paused and fragment_id in change.before and change.before[fragment_id].paused}
@@ -157,7 +157,7 @@ def fragments_upstream_first(estate: EstateView, fragment_ids: Iterable[str]) ->
 
 
 def _parts(fragment: Fragment, activities: Mapping[str, Activity]) -> tuple[int, int]:
-    """How many tasks of a fragment work, and how many rest behind them."""
+    """The number of tasks of a fragment that work, and of those that rest behind them."""
     def stands(position: int, task_id: str) -> Activity:
         return activities.get(task_id, "works" if position < fragment.active else "rests")
 

@@ -20,7 +20,7 @@ def bill_changes(
     estate: EstateView, shared: Iterable[str], *, team: str, comes: bool, task_types: TaskTypes, prices: Prices,
     is_paused_user: bool = False,
 ) -> tuple[BillChange, ...]:
-    """What the other users of some running tasks pay more or less an hour, by team, where that is anything.
+    """The changes of the hourly bills of other users of some running tasks, by team, where that is anything.
 
     Paused users pay nothing; where a task has some, they are taken to be spread evenly over the teams.
 

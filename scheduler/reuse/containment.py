@@ -36,7 +36,7 @@ _WIDER = "{}~wider"  # the id of the wider task in the submitted dataflow: none 
 
 @dataclass(frozen=True, slots=True)
 class Containment:
-    """What it takes to look for containment: where siblings are, and the task types' rules."""
+    """The facts for containment: where siblings are, and the task types' rules."""
 
     siblings: Siblings
     rule: Rule
@@ -118,7 +118,7 @@ class _Rewriting:
         self._expect(as_it_came)
 
     def _expect(self, ids: Mapping[str, str]) -> None:
-        """What is looked up first is read in one go: the dataflow's tasks, and the kin of those next to what runs."""
+        """Reads in one go what is looked up first: the dataflow's tasks, and the kin of those next to what runs."""
         expect(self.running, ids.values())
         above = {task_id: [ids[parent] for parent in parents] for task_id, parents in self.dataflow.parents().items()}
         expect(self.containment.siblings, (
@@ -193,13 +193,13 @@ class _Rewriting:
         return self._narrowed(wider, type_name, config)
 
     def _narrowed(self, wider: RunningTask, type_name: str, config: Mapping[str, Any]) -> Refined | None:
-        """What the types' rule says of two tasks of one type."""
+        """The refinement by the types' rule of two tasks of one type."""
         if type_name != wider.type:
             return None
         return self.containment.rule(self.task_types[type_name], wider.config, config)
 
     def _is_joined(self, wider: RunningTask, above: Sequence[str]) -> bool:
-        """Whether the merge joins this task where the dataflow gets it, and that wakes nothing for it alone."""
+        """True if the merge joins this task where the dataflow gets it, and that wakes nothing for it alone."""
         if self._fingerprint(wider.type, wider.config, above) != wider.id:
             return False
         return wider.id in self.holders or self.works(wider.id)
@@ -220,7 +220,7 @@ class _Rewriting:
         return identity
 
     def _keep_rates(self, task: Task, selectivity: float) -> None:
-        """What leaves the task is what would have left it: the wider task has taken its part out already."""
+        """Keeps the output rate of the task: the wider task has taken its part out already."""
         for key, stream in self.streams.items():
             if stream.source == task.id and selectivity > 0:
                 stated = stream.selectivity

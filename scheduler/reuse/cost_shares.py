@@ -1,4 +1,4 @@
-"""Who pays for shared work: equal shares of every running task, the Shapley value of the game of its users.
+"""The payers of shared work: equal shares of every running task, the Shapley value of the game of its users.
 
 The players are submitted dataflows; a coalition costs what the running tasks cost that at least one of its members
 needs. Each task is a game of its own in which its users are alike and everybody else adds nothing, and the Shapley
@@ -58,7 +58,7 @@ class BatchPart:
     unlimited_ms: int | None = None
 
     def of_batches(self, users: Sequence[str]) -> tuple[float, ...]:
-        """What each user pays of batches, as a part of all that they took: by the airport game.
+        """The shares of users in the cost of batches: by the airport game.
 
         Evenly where of one of them it is not known how often it needs a batch.
         """
@@ -69,7 +69,7 @@ class BatchPart:
         return tuple(shares[user] / whole for user in users)
 
     def for_limits(self, users: Sequence[str]) -> tuple[float, ...] | None:
-        """What of that is for each user's limits; None where it is not known how often they need batches.
+        """The part of that for each user's limits; None where it is not known how often they need batches.
 
         What users of the query ask for who do not need the task is for no limit of those who pay it.
         """
@@ -80,7 +80,8 @@ class BatchPart:
         return tuple(shares[user] * strictest_ms for user in users)
 
     def alone(self, users: Sequence[str], share: float) -> tuple[int, ...]:
-        """What users would pay without the others, in parts of `PARTS`: their batches might be further apart."""
+        """The shares that users would pay without the others, in parts of `PARTS`: their batches might be further
+        apart."""
         if len(users) < 2 or any(not self.interval_ms.get(user) for user in users):
             return (PARTS,) * len(users)
         strictest_ms = min(self.interval_ms[user] for user in users)
@@ -138,7 +139,7 @@ def divide(
 def _shared_out(
     whole: BillShare, users: Sequence[str], batches: BatchPart | None, cpu_part_of_cost: float
 ) -> list[BillShare]:
-    """What each of some users pays of a time."""
+    """The shares of some users in the cost of a time."""
     if not users:
         return []
     if batches is None:
@@ -163,7 +164,7 @@ def _shared_out(
 
 
 def _weights(of_batches: Sequence[float], share: float) -> list[int]:
-    """What each user pays, in parts of `PARTS` for all: of that share, batches, as given, and the rest evenly."""
+    """The share of each user, in parts of `PARTS` for all: of that share, batches, as given, and the rest evenly."""
     return [round(PARTS * ((1 - share) / len(of_batches) + share * part)) for part in of_batches]
 
 

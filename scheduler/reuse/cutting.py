@@ -22,7 +22,8 @@ from .handover import read_by
 
 @dataclass(frozen=True, slots=True)
 class TaskDivision:
-    """How a schedule has a task: its parts, and whether the order of its events counts (``whole``), or its state.
+    """The division of a task by a schedule: its parts, and whether the order of its events counts (``whole``), or its
+    state.
 
     ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part: those
     ``by_key`` by their keys.
@@ -42,7 +43,7 @@ def stuck_types(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes
 
 
 def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> str:
-    """Why a fragment that works cannot be cut into its tasks; empty where it can, or is one task."""
+    """The reason why a fragment that works cannot be cut into its tasks; empty where it can, or is one task."""
     if len(fragment.tasks) == 1:
         return ""
     if fragment.resting:
@@ -107,14 +108,14 @@ def scheduled_anew(
 
 
 def _hands_over(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> bool:
-    """Whether a fragment's queries hand over where they get another slot: not those that write files, which would go on
+    """True if a fragment's queries hand over where they get another slot: not those that write files, which would go on
     in other folders."""
     return not stuck_types(estate, fragment, task_types=task_types) and not any(
         task_types[estate.tasks[task_id].type].terminal in ("parquet", "json") for task_id in fragment.active_tasks)
 
 
 def _only_moves(fragment: Fragment, wanted_head: TaskDivision) -> bool:
-    """Whether what is one query stays one, on another slot."""
+    """True if what is one query stays one, on another slot."""
     return wanted_head.serial and not fragment.divided and wanted_head.parts[0].slot != fragment.slot
 
 

@@ -41,7 +41,8 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class DefragmentEvidence(FiniteFigures):
-    """What is measured: latency that channels add, by stream; rates, by task; ages of fragments, in hours."""
+    """The measurements for defragmentation: latency that channels add, by stream; rates, by task; ages of fragments, in
+    hours."""
 
     latency_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class DefragmentEvidence(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class StepLoad:
-    """What passes the fragments of a step: events/s into them, and over each stream that no channel carries any more
+    """The load of the fragments of a step: events/s into them, and over each stream that no channel carries any more
     with the latency that this channel adds; hours since the youngest began. None where that is not known."""
 
     rate_per_s: float
@@ -60,7 +61,7 @@ class StepLoad:
 
 @dataclass(frozen=True, slots=True)
 class DefragmentRule(FiniteFigures):
-    """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
+    """The rule for a worthwhile step: its gain over the time ahead is at least ``ratio`` times what it disturbs.
 
     The time ahead is as long as the younger of its fragments has run, and at most ``horizon_h``: what has just come is
     likely to go, what has stayed is likely to stay.
@@ -86,7 +87,7 @@ class Worth:
     disruption: float
 
     def satisfies(self, rule: DefragmentRule) -> bool:
-        """Whether it is worth it."""
+        """True if it is worth it."""
         return self.gain >= rule.ratio * self.disruption
 
 
@@ -164,7 +165,7 @@ def worth_of(
     estate: EstateView, fusion: Fusion, *, prices: Prices, query_cores: float, evidence: DefragmentEvidence,
     rule: DefragmentRule
 ) -> Worth:
-    """What a step gains and what it disturbs, as `weigh` says, by what is measured of its fragments.
+    """The gain and the disruption of a step, as `weigh` says, by measurements of its fragments.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ def worth_of(
 
 
 def load_of(estate: EstateView, fusion: Fusion, evidence: DefragmentEvidence) -> StepLoad:
-    """What passes the fragments of a step, as far as it is measured; a rate is that of the nearest task upstream that
+    """The load of the fragments of a step, as far as it is measured; a rate is that of the nearest task upstream that
     has one."""
     rate_per_s = _rate_into(estate, estate.fragments[fusion.path[0]], evidence)
     crossings = tuple(
@@ -185,7 +186,7 @@ def load_of(estate: EstateView, fusion: Fusion, evidence: DefragmentEvidence) ->
 
 
 def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float, rule: DefragmentRule) -> Worth:
-    """What a step gains and what it disturbs.
+    """The gain and the disruption of a step.
 
     It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
@@ -238,7 +239,7 @@ def _money(amount: float) -> str:
 
 
 class _Steps:
-    """Which fragments can be one, and on which slot."""
+    """The fragments that can be one, and their slot."""
 
     def __init__(
         self, estate: EstateView, task_types: TaskTypes, query_cores: float, longest_chain: int,
@@ -250,8 +251,7 @@ class _Steps:
         self._loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
 
     def of(self, parts: Sequence[Fragment]) -> Fusion | None:
-        """The step that makes fragments one, or rebuilds the only one without its dead tasks; None where it cannot be.
-        """
+        """Step that makes fragments one, or rebuilds the only one without its dead tasks; None where it cannot be."""
         dead, streams = sum(map(_dead, parts)), tuple(
             (upper.active_tasks[-1], lower.tasks[0]) for upper, lower in pairwise(parts) if upper.active_tasks)
         if not self.may_be_one(parts) or (len(parts) == 1 and not dead):
@@ -262,7 +262,7 @@ class _Steps:
         return None if slot is None else Fusion(tuple(part.id for part in parts), slot, dead, streams)
 
     def may_be_one(self, parts: Sequence[Fragment]) -> bool:
-        """Whether each works as a whole, can move, and goes on where the one before ends; of slots nothing is said."""
+        """True if each works as a whole, can move, and goes on where the one before ends; of slots nothing is said."""
         return all(self.can_move(part.id) for part in parts) and all(
             self._continues(upper, lower) for upper, lower in pairwise(parts))
 

@@ -41,19 +41,19 @@ class WantedBundle:
 
     @property
     def key_groups(self) -> int:
-        """How many key groups they have, where it is divided by key."""
+        """The number of key groups they have, where it is divided by key."""
         return sum(size for _, size in self.key_ranges) or round(self.weight * KEY_GROUPS)
 
 
 def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
-    """Whether it is divided, or reads or is read by what is: a schedule gave those queries their places and parts."""
+    """True if it is divided, or reads or is read by what is: a schedule gave those queries their places and parts."""
     above = (estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
     below = (reader for readers in fragment.outlets.values() for reader in readers)
     return any(estate.fragments[fragment_id].divided for fragment_id in (fragment.id, *above, *below))
 
 
 def is_placed(estate: EstateView, fragment: Fragment, users: Iterable[Submitted]) -> bool:
-    """Whether a schedule of one of these dataflows, which use it, says where it runs."""
+    """True if a schedule of one of these dataflows, which use it, says where it runs."""
     return fragment.divided or (any(user.scheduled for user in users) and is_scheduled(estate, fragment))
 
 
@@ -227,7 +227,7 @@ Hands = dict[int, tuple[RunningBundle | None, list[KeyPiece]]]  # by place: who 
 def _named_pieces(
     bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]]
 ) -> Hands:
-    """Where parts name their ranges: a bundle works on that has all of its slot's part."""
+    """The heirs of parts that name their ranges: a bundle works on that has all of its slot's part."""
     hands: Hands = {}
     every, free = [piece for own_pieces in pieces.values() for piece in own_pieces], list(bundles_now)
     for index, part in enumerate(parts):
@@ -242,8 +242,8 @@ def _sized_pieces(
     bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]],
     stands: Mapping[int, RunningBundle],
 ) -> Hands:
-    """Where parts have a size alone: a bundle works on whose slot has a part that is no larger. The heir of one that
-    grows takes all that it had, and new bundles what others give away."""
+    """The heirs of parts that have a size alone: a bundle works on whose slot has a part that is no larger. The heir of
+    one that grows takes all that it had, and new bundles what others give away."""
     hands: Hands = {}
     grows = {index: bundle for index, bundle in stands.items() if parts[index].key_groups > bundle.key_groups}
     given_pieces = {bundle.id: list(pieces[bundle.id]) for bundle in bundles_now if bundle not in grows.values()}
@@ -274,21 +274,21 @@ def _standing(bundles_now: Sequence[RunningBundle], parts: Sequence[WantedBundle
 
 
 def is_cut_so(parts: Iterable[WantedBundle], bundles_now: Iterable[RunningBundle]) -> bool:
-    """Whether bundles have the ranges of these parts, or ranges as large where parts name none, whoever has which."""
+    """True if bundles have the ranges of these parts, or ranges as large where parts name none, whoever has which."""
     wanted_parts, bundles = list(parts), list(bundles_now)
     measure = attrgetter("key_ranges" if all(part.key_ranges for part in wanted_parts) else "key_groups")
     return sorted(map(measure, wanted_parts)) == sorted(map(measure, bundles))
 
 
 def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
-    """Who goes on with a bundle's work, and, where that is itself on its way and its node has not heard of it, with the
-    work of those before it."""
+    """The bundle that continues the work of another, and, where that is itself on its way and its node has not heard of
+    it, the work of those before it."""
     before = () if bundle.takes_keys else bundle.inherits
     return replace(moved_bundle(bundle, heir, slot), inherits=(*before, bundle.id))
 
 
 def is_changing_hands(fragment: Fragment) -> bool:
-    """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
+    """True if bundles that are leaving may still have states of keys that others of it have from then on."""
     return any(
         giver.leaving for bundle in fragment.bundles if not bundle.leaving for giver in fragment.before(bundle))
 
@@ -320,7 +320,7 @@ def _homes(parts: Sequence[WantedBundle], bundles_now: Sequence[RunningBundle]) 
 
 
 def _bundle_of(match: _Match, ids: Iterator[str], *, hands_over: bool) -> RunningBundle:
-    """What becomes of a part: a new bundle, or the one that is there, in its place or by who goes on with its work."""
+    """The bundle of a part: a new bundle, or the one that is there, in its place or by who goes on with its work."""
     part, old = match.part, match.bundle
     if old is None:
         return RunningBundle(next(ids), part.slot, part.threads, part.weight)
@@ -331,7 +331,7 @@ def _bundle_of(match: _Match, ids: Iterator[str], *, hands_over: bool) -> Runnin
 
 
 def moved_bundle(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
-    """Who goes on with a bundle's work in another slot: with its parts of streams, and its channels."""
+    """The bundle that continues a bundle's work in another slot: with its parts of streams, and its channels."""
     node = node_of(bundle.slot)
     return replace(
         bundle, id=heir, slot=slot, root=bundle.part, inherits=(bundle.id,),

@@ -78,8 +78,8 @@ def cut_into_chains(
 
 
 def chained_note(estate: EstateView, tasks: Mapping[str, str]) -> str:
-    """What a reviewer should know of tasks that are to have a query of their own (submitted to running task id) and
-    run in one with others already; empty where there are none."""
+    """A note for reviewers about tasks that are to have a query of their own (submitted to running task id) and run in
+    one with others already; empty where there are none."""
     chained = [
         task_id for task_id, running_id in tasks.items()
         if running_id in estate.places and len(estate.fragments[estate.places[running_id][0]].kept_tasks) > 1]
@@ -92,7 +92,7 @@ def chained_note(estate: EstateView, tasks: Mapping[str, str]) -> str:
 def begun_note(
     estate: EstateView, running: Mapping[str, str], *, reused: Collection[str], task_types: TaskTypes
 ) -> str:
-    """What a reviewer should know of live sources that are to begin with what is old and are read already; empty where
+    """A note for reviewers about live sources that are to begin with what is old and are read already; empty where
     there are none.
 
     Parameters

@@ -47,15 +47,14 @@ class SlowTask(FiniteFigures):
 
 
 def is_needed_in_part(estate: EstateView, fragment: Fragment) -> bool:
-    """Whether a fragment is a chain of which some dataflows need the first tasks, and not the last."""
+    """True if a fragment is a chain of which some dataflows need the first tasks, and not the last."""
     if fragment.active < 2 or fragment.divided:
         return False
     return _working_users(estate, fragment.tasks[0]) != _working_users(estate, fragment.active_tasks[-1])
 
 
 def slow_task(fragment: Fragment, latency_ms: Sequence[float | None], *, least_ms: float) -> SlowTask | None:
-    """The task that makes a chain slow, as `slowest_task` has it; None where it is the first, which nothing is before.
-    """
+    """Task that makes a chain slow, as `slowest_task` has it; None where it is the first, which nothing is before."""
     position = slowest_task(latency_ms, least_ms=least_ms)
     if not position:
         return None
@@ -88,7 +87,7 @@ def slowest_task(latency_ms: Sequence[float | None], *, least_ms: float) -> int 
 
 
 def cut_for_others(estate: EstateView, fragment: Fragment, *, slow: int, task_types: TaskTypes) -> Cut | None:
-    """Where to cut a chain before its slow task, so that other users are not held back.
+    """The cut of a chain before its slow task, so that other users are not held back.
 
     Returns
     -------

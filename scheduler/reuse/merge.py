@@ -16,7 +16,7 @@ from .fingerprint import fingerprints
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What a submission finds and what it adds. All ids are running task ids but the keys of ``running``."""
+    """The tasks that a submission reuses and adds. All ids are running task ids but the keys of ``running``."""
 
     running: Mapping[str, str]  # submitted task id -> running task id
     reused: tuple[str, ...]  # upstream first

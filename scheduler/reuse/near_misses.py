@@ -58,12 +58,12 @@ class NearMiss:
 
     @property
     def distance(self) -> float:
-        """How much is asked for: the sum of the differences' distances."""
+        """The distance of the near miss: the sum of the differences' distances."""
         return sum(difference.distance for difference in self.differences)
 
     @property
     def why_beside(self) -> str:
-        """Why what runs already is not read instead, where it is an alternate or has one; empty elsewhere."""
+        """The reason why the running task is not read instead, where it is an alternate or has one; empty elsewhere."""
         if not any(difference.becomes for difference in self.differences):
             return ""
         reason = (
@@ -164,7 +164,7 @@ def near_misses(
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What is reused when some tasks take over running configs."""
+    """The reused tasks when some tasks take over running configs."""
 
     taken: frozenset[Substitution]
     ids: Mapping[str, str] = field(compare=False, hash=False)  # submitted task id -> running task id
@@ -241,7 +241,7 @@ class _Search:
         return self.known[task_id, shared]
 
     def trials(self, wanted_trials: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
-        """What is reused with the configs that are taken over, each from a trial that takes over one less."""
+        """The reused tasks with the configs that are taken over, each from a trial that takes over one less."""
         ids = {taken: self.identities(taken, base) for taken, base in wanted_trials.items()}
         expect(self.running, {running_id for running_ids in ids.values() for running_id in running_ids.values()})
         return [
@@ -283,7 +283,7 @@ class _Search:
         return by_parts >= trial.reused
 
     def started(self, trial: _Trial) -> list[RunningTask]:
-        """What would start, as far as cutting it into queries needs to know."""
+        """The tasks that would start, as far as cutting them into queries needs to know."""
         return [
             RunningTask(
                 id=trial.ids[task_id], type=self.tasks[task_id].type, config={}, scope=self.scope,

@@ -50,7 +50,7 @@ class ConfigDifference:
 def differences(
     task_type: TaskType, submitted: Mapping[str, Any], running: Mapping[str, Any], *, task: str = ""
 ) -> tuple[ConfigDifference, ...] | None:
-    """How a running config differs from a submitted one, both canonical; None where it is not near.
+    """The differences of a running config from a submitted one, both canonical; None where it is not near.
 
     Every parameter that differs must be near by its own declaration (`Parameter.near`). What no parameter declares must
     be equal, but for a source's rate, which is near by ratio. A secret is never near another.
@@ -80,8 +80,8 @@ def differences(
 def difference_of_kind(
     submitted_type: str, submitted: Mapping[str, Any], running: RunningTask, *, task: str = ""
 ) -> ConfigDifference | None:
-    """How a running task differs of which the submitted one is an alternate, or that is one of the submitted one; None
-    where neither is so. Of alternates that are equal the first by name is told.
+    """The difference between a task and a running one where either is an alternate of the other; None where neither is
+    so. Of alternates that are equal the first by name is told.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ def difference_of_kind(
 
 
 def _stated(config: Mapping[str, Any]) -> str:
-    """What counts of a canonical config: a parameter without a value does not."""
+    """The parts of a canonical config that count: a parameter without a value does not."""
     return canonical_json({name: value for name, value in config.items() if value is not None})
 
 
 def distance(parameter: Parameter, one: Any, other: Any) -> float:
-    """How far two different values of a parameter are from each other, or `FAR` where they are not near."""
+    """The distance of two different values of a parameter, or `FAR` where they are not near."""
     if parameter.alternate_types is not None:
         return float(len(pairs)) if (pairs := _alternates_that_differ(one, other)) else FAR
     if parameter.secret or parameter.nearness == "never":

@@ -17,7 +17,8 @@ NONE: Order = None
 def reads_divided(
     estate: EstateView, started: Mapping[str, RunningTask], *, task_types: TaskTypes
 ) -> list[str]:
-    """Which of the tasks to be started have state and read, on whatever way, what several bundles of running ones make.
+    """The stateful ones of the tasks to be started that read, on whatever way, the output of several bundles of running
+    tasks.
 
     What is divided among the started ones is not: a schedule keeps whole what comes before state.
     """
@@ -80,7 +81,7 @@ def stateful_downstream(
 
 
 def _least(orders: Iterable[Order]) -> Order:
-    """What order events have that come of streams of these orders."""
+    """The order of events from streams of these orders."""
     columns: frozenset[str] = frozenset()
     for order in orders:
         if order is None:
@@ -90,7 +91,7 @@ def _least(orders: Iterable[Order]) -> Order:
 
 
 def _is_enough(task: RunningTask, order: Order, task_types: TaskTypes) -> bool:
-    """Whether a task with state makes the same of events in this order as of all in theirs."""
+    """True if a task with state makes the same of events in this order as of all in theirs."""
     return order == ALL or (
         order is not None and task_types[task.type].by_marks is None and order <= _key(task, task_types))
 
@@ -112,13 +113,13 @@ def _key(task: RunningTask, task_types: TaskTypes) -> frozenset[str]:
 
 
 def is_split(estate: EstateView, task_id: str) -> bool:
-    """Whether a running task's events are divided over several bundles."""
+    """True if a running task's events are divided over several bundles."""
     fragment = estate.fragments[estate.places[task_id][0]]
     return sum(not bundle.leaving for bundle in fragment.queries) > 1
 
 
 def order_note(task_ids: Collection[str], tasks: Mapping[str, RunningTask]) -> str:
-    """What a reviewer should know of tasks with state behind a divided one; empty where there are none."""
+    """A note for reviewers about tasks with state behind a divided one; empty where there are none."""
     if not task_ids:
         return ""
     kinds = ", ".join(sorted({tasks[task_id].type for task_id in task_ids}))

@@ -18,7 +18,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is shown, sorted, and what is not; every task is in one of the two."""
+    """The shown tasks, sorted, and the others; every task is in one of the two."""
 
     shown: tuple[str, ...]
     branches: tuple[Branch, ...]

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def shared_tasks(tasks_of: Sequence[Iterable[str]]) -> np.ndarray:
-    """How many running tasks each two dataflows share.
+    """The number of running tasks that each two dataflows share.
 
     Tasks that serve the same dataflows count as one column with a weight, and those that serve one dataflow need none:
     the product is of as many columns as there are ways to share, which is few where whole trunks are shared.

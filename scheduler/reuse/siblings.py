@@ -17,7 +17,7 @@ MOST_SIBLINGS = 200  # looked at; sources of one type may be many
 
 
 class Siblings(Protocol):
-    """Where siblings are looked up."""
+    """The look-up of siblings."""
 
     def siblings(self, kin: str) -> Sequence[RunningTask]:
         """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
@@ -30,7 +30,7 @@ def expect(look_ups: Any, keys: Iterable[str]) -> None:
 
 
 def kin(type_name: str, *, parents: Iterable[str], scope: str = "") -> str:
-    """What siblings share, and no others: 128 bits of a hash of type, parents and scope."""
+    """The key that siblings share, and no others: 128 bits of a hash of type, parents and scope."""
     shared = canonical_json([type_name, sorted(parents), scope])
     return hashlib.sha256(shared.encode()).hexdigest()[:32]
 

@@ -13,7 +13,7 @@ from .activity import Activity, is_working
 
 @dataclass(frozen=True, slots=True)
 class Unmerge:
-    """How each running task of a removed or paused dataflow stands from then on; upstream first."""
+    """The activity of each running task after a removal or a pause of a dataflow; upstream first."""
 
     activities: Mapping[str, Activity]
 
