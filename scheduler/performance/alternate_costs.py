@@ -44,8 +44,8 @@ class AlternateFigures:
 def switched_cost(
     estate: EstateView, chosen: Mapping[str, str], *, task_types: TaskTypes, prices: Prices
 ) -> tuple[CostFigure, CostFigure]:
-    """What dynamic tasks and all that works behind them cost now, and what they would with other alternates on: those
-    take what they take, and what is behind gets more events or fewer. What rests costs nothing.
+    """The cost of dynamic tasks and of all that works behind them, now and with other alternates on: those take what
+    they take, and what is behind gets more events or fewer. What rests costs nothing.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _working_behind(estate: EstateView, task_id: str) -> list[str]:
 def alternate_figures(
     estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices
 ) -> tuple[AlternateFigures, ...]:
-    """What each alternate of a running dynamic task is worth, takes and gives, in the order of its config; none of
+    """The worth, cost and selectivity of each alternate of a running dynamic task, in the order of its config; none of
     another task."""
     task = estate.tasks[task_id]
     alternates = alternates_in(task.type, task.config)

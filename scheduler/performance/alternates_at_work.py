@@ -31,12 +31,12 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def meter_key(task_id: str, alternate: str = "") -> str:
-    """What a running task's meter is looked up by: a dynamic task has one for each alternate."""
+    """The key of a running task's meter: a dynamic task has one for each alternate."""
     return f"{task_id}/{alternate}" if alternate else task_id
 
 
 class AlternatesAtWork:
-    """What running tasks of an estate do.
+    """The alternates of running tasks of an estate that work.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class AlternatesAtWork:
         return on_in(task.type, task.config, self.estate.settings.get(query, USUAL).alternates.get(task.id))
 
     def meter_key(self, task: RunningTask) -> str:
-        """What its meter is looked up by. Where each key has an alternate of its own, one meter has all that work."""
+        """The key of its meter. Where each key has an alternate of its own, one meter has all that work."""
         is_of_all = task.config.get(BY) and task.id not in self.on
         return meter_key(task.id, "" if is_of_all else self.alternate(task))
 
@@ -81,7 +81,7 @@ class AlternatesAtWork:
         return None if task.rate_per_s is None else task.rate_per_s * self.times_rate(task.id)
 
     def times_rate(self, task_id: str) -> float:
-        """How many times the rate at which a task started it is expected to work at, by what is on upstream.
+        """The expected factor on the rate at which a task started, by the alternates that are on upstream.
 
         Of several parents each counts with as much as it gave then.
         """

@@ -1,4 +1,4 @@
-"""What each running task used: the slot's measured CPU and memory, divided by what its queries and tasks did.
+"""The use of each running task: the slot's measured CPU and memory, divided by what its queries and tasks did.
 
 A slot's CPU and memory are measured over its whole process tree, and so is how long each query was busy; bytes are
 counted for each task. What a query took is apportioned among its tasks by a model, because one thread runs all of them.
@@ -186,7 +186,7 @@ def _batch_s(query: QueryWork) -> float:
 
 
 def _weights(query: QueryWork, cpu_us: int) -> list[int]:
-    """How much of a query's CPU each of its tasks took, by the model."""
+    """The weight of each task in a query's CPU, by the model."""
     for_batches_us = round(query.batches * _batch_s(query) * 1_000_000)
     for_events_us = [round(task.events * task.cost_us) for task in query.tasks]
     left_us = cpu_us - for_batches_us

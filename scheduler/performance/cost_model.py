@@ -62,7 +62,7 @@ class SlotSeen:
 
     @property
     def has_open_batches(self) -> bool:
-        """Whether a query in it leaves its batches open."""
+        """True if a query in it leaves its batches open."""
         return any(query.groups is not None for query in self.queries)
 
     @property
@@ -138,7 +138,7 @@ class _Figures:
         self.trust = np.array([TRUST_SLOT] + [TRUST] * (1 + len(types)) + [TRUST_EVENTS] * (len(types) + 1))
 
     def row(self, slot: SlotSeen) -> np.ndarray:
-        """How often each figure is in what a slot did, by what it took: their products add up to 1."""
+        """The weight of each figure in the load of a slot, by its cost: their products add up to 1."""
         counts = np.zeros(len(self.declared))
         counts[0] = slot.seconds
         types = len(self._column)
@@ -152,7 +152,7 @@ class _Figures:
 
 
 def _grouped(slots_seen: Iterable[SlotSeen]) -> list[SlotSeen]:
-    """What was seen of the same queries added up, where that is long enough and something was done."""
+    """The sums of what was seen of the same queries, where that is long enough and something was done."""
     groups: dict[tuple[str, ...], SlotSeen] = {}
     for slot in slots_seen:
         groups[slot.group] = _added(groups[slot.group], slot) if slot.group in groups else slot
@@ -175,7 +175,7 @@ def _added(newer: SlotSeen, slot: SlotSeen) -> SlotSeen:
 
 
 def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarray]:
-    """What this class takes of all that is declared, and of each figure."""
+    """The factor of this class on all declared costs, and the factor of each figure."""
     rows = np.array([figures.row(slot) for slot in groups])
     scale = median(1 / row.sum() for row in rows)
     factors = np.full(rows.shape[1], scale)
@@ -194,7 +194,7 @@ def _legs(query: QuerySeen, task_types: TaskTypes) -> float:
 
 
 def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTypes) -> float:
-    """What a group takes, from slots with open batches: what is left of their CPU beside all that is known.
+    """The cost of a group, from slots with open batches: what is left of their CPU beside all that is known.
 
     Ridge regression of one figure with Huber's weights, as the others. What these slots took changes no other figure.
     """
@@ -228,7 +228,7 @@ def _not_negative(gram: np.ndarray, aim: np.ndarray, start: np.ndarray) -> np.nd
 
 
 def _error(figures: _Figures, groups: Sequence[SlotSeen]) -> float:
-    """How far off each group is from what the others say of it: the root mean square of relative errors."""
+    """The error of each group against the prediction from the others: the root mean square of relative errors."""
     if len(groups) < FEWEST_GROUPS:
         return UNPROVED
     folds = min(FOLDS, len(groups))

@@ -18,7 +18,7 @@ MOST_COMPARED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Observation(FiniteFigures):
-    """What a running bundle was seen to do, over some time: it is shown beside the measured curve.
+    """An observation of a running bundle over some time: it is shown beside the measured curve.
 
     ``memory`` is None where nobody can tell it, ``stable`` whether it kept up with its rate. Of a ``shared`` slot CPU
     and memory are told apart by the time that each query was busy, which takes one that waits for one that works.
@@ -34,7 +34,7 @@ class Observation(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far what was seen is from what the profile says, for one number of threads."""
+    """The deviation of observations from the profile, for one number of threads."""
 
     what: Literal["rate", "cpu", "memory"]
     threads: int

@@ -20,7 +20,7 @@ FAR_ENOUGH = 0.75  # of the peak rate: a trial nearer to it says nothing of wher
 
 
 class Loaded(Protocol):
-    """What a trial says of load at a rate."""
+    """The result of a trial on load at a rate."""
 
     rate_per_s: float
     cpu: float
@@ -100,7 +100,7 @@ def _with_line(point: Point, lines: Mapping[int, tuple[float, float]]) -> Point:
 
 
 def _fixed_part(rates: Sequence[float], loads: Sequence[float], at_peak: float) -> float:
-    """Where the line through loads begins, as a part of the load at the peak; 0 to 1."""
+    """The beginning of the line through loads, as a part of the load at the peak; 0 to 1."""
     growth = slope(rates, loads)
     begins = median(load - growth * rate for rate, load in zip(rates, loads, strict=True))
     return min(1.0, max(0.0, begins / at_peak)) if at_peak > 0 else 0.0

@@ -38,7 +38,7 @@ class _Peak:
 
     @property
     def spare(self) -> bool:
-        """Whether it may sustain more: so it is not at all times at work, or waiting."""
+        """True if it may sustain more: so it is not at all times at work, or waiting."""
         return self.at_least or self.bounded
 
 
@@ -163,7 +163,7 @@ def _flat(peaks: Mapping[int, _Peak], counts: Sequence[int], sweep: Sweep) -> bo
 
 
 def _guess(peaks: Mapping[int, _Peak], threads: int, sweep: Sweep) -> float:
-    """Where to begin: with what the nearest fewer threads sustain, multiplied as long as there is CPU for it."""
+    """The first rate to try: with what the nearest fewer threads sustain, multiplied as long as there is CPU for it."""
     fewer = [count for count in peaks if count < threads and peaks[count].rate_per_s]
     if not fewer:
         return sweep.smallest_rate_per_s
@@ -221,7 +221,7 @@ def _halves(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: 
 
 
 def _unfed(trials: Sequence[Trial], stable_trial: Trial | None, sweep: Sweep) -> Try | _Peak:
-    """What to do about a rate that the feeder did not reach: try it again, and then take what it did reach."""
+    """The next step for a rate that the feeder did not reach: try it again, and then take what it did reach."""
     if len(trials) < len(sweep.again_after_s):
         return Try(trials[0].threads, trials[0].rate_per_s, "once more, for less was fed than was asked for",
                    after_s=sweep.again_after_s[len(trials) - 1])
@@ -231,7 +231,7 @@ def _unfed(trials: Sequence[Trial], stable_trial: Trial | None, sweep: Sweep) ->
 
 
 def _failed(trials: Sequence[Trial], sweep: Sweep) -> bool:
-    """Whether a rate was fed and none of its trials is stable."""
+    """True if a rate was fed and none of its trials is stable."""
     return not any(map(sweep.stable, trials)) and not all(map(sweep.starved, trials))
 
 
@@ -242,7 +242,7 @@ def _typical(trials: Sequence[Trial], sweep: Sweep) -> Trial | None:
 
 
 def _nothing_stable(tried: Tried, sweep: Sweep) -> str:
-    """What was seen of the smallest rate, where not even that was stable."""
+    """The observation at the smallest rate, where not even that was stable."""
     rate, trials = min(tried.items())
     [threads] = {trial.threads for trial in trials}
     slopes = [trial.latency_slope for trial in trials]
@@ -254,7 +254,7 @@ def _nothing_stable(tried: Tried, sweep: Sweep) -> str:
 
 
 def _fed_no_more(tried: Tried, sweep: Sweep) -> str:
-    """What was fed at most of the rate that could not be reached."""
+    """The rate that was fed at most where the wanted one could not be reached."""
     most = max((trial for trials in tried.values() for trial in trials if sweep.starved(trial)),
                key=lambda trial: trial.offered_per_s)
     return (f"No more than {most.offered_per_s:.4g} events/s could be fed, where {most.rate_per_s:.4g} were asked for: "
@@ -264,7 +264,7 @@ def _fed_no_more(tried: Tried, sweep: Sweep) -> str:
 def _out_of_time(
     by_threads: Mapping[int, Tried], peaks: Mapping[int, _Peak], spent_s: float, sweep: Sweep
 ) -> SweepResult:
-    """What is known when the budget is spent: of a thread count under way its best stable trial."""
+    """The result when the budget is spent: of a thread count under way its best stable trial."""
     best = dict(peaks)
     for threads, tried in by_threads.items():
         stable = [trial for trials in tried.values() if (trial := _typical(trials, sweep))]

@@ -28,7 +28,7 @@ _NOT_MEASURED = Load()
 
 @dataclass(frozen=True, slots=True)
 class MissReason:
-    """Why a promise was missed, in words, and what would help; ``task`` is the one that it comes from, if one."""
+    """The reason for a missed promise, in words, and a remedy; ``task`` is the one that it comes from, if one."""
 
     cause: Cause
     why: str
@@ -49,7 +49,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """What came otherwise than planned and is no promise that was missed: fewer events for a task."""
+    """A deviation from the plan that is no missed promise: fewer events for a task."""
 
     task: str
     planned_per_s: float
@@ -58,7 +58,7 @@ class Deviation:
 
 
 def misses(promise: Promise, dataflow_seen: DataflowSeen) -> tuple[Miss, ...]:
-    """Which promises were missed, and why: the rate first, then latency, then the loads of slots.
+    """The missed promises and their reasons: the rate first, then latency, then the loads of slots.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def blur_of(promise: Promise, dataflow_seen: DataflowSeen) -> float:
 
 
 def taken_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
-    """What a schedule's own bundles take of a slot; the whole slot's load where not each of them was measured."""
+    """The load of a schedule's own bundles on a slot; the whole slot's load where not each of them was measured."""
     loads = [_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
     whole = dataflow_seen.slots.get(slot, Load())
     cpu, memory = [load.cpu for load in loads], [load.memory for load in loads]
@@ -117,7 +117,7 @@ def taken_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
 
 
 def promised_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
-    """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
+    """The promised load for `taken_of`: of its own bundles, or of the whole slot with what others take."""
     loads = [_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
     own_load, whole = promise.own_load_of(slot), promise.load_of(slot)
     return Load(
@@ -126,7 +126,7 @@ def promised_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Loa
 
 
 def over(measured: float, promised: float) -> bool:
-    """Whether a load is so much above what was promised that it is a miss."""
+    """True if a load is so much above what was promised that it is a miss."""
     return measured > promised * (1 + BOUND) and measured > promised + LEAST_LOAD
 
 
@@ -147,7 +147,7 @@ def _of_rate(promise: Promise, dataflow_seen: DataflowSeen) -> Iterator[Miss]:
 
 
 def _planned_per_s(task: str, promise: Promise) -> float:
-    """What was planned for a task, at the rate that was promised."""
+    """The planned rate of a task, for the promised rate."""
     return promise.rates_per_s[task] * promise.kept_per_s / promise.rate_per_s if promise.rate_per_s else 0.0
 
 
@@ -172,7 +172,7 @@ def _of_slots(promise: Promise, dataflow_seen: DataflowSeen) -> Iterator[Miss]:
 
 
 def _limit(promise: Promise, dataflow_seen: DataflowSeen) -> MissReason:
-    """What keeps the dataflow from its rate."""
+    """The reason that keeps the dataflow from its rate."""
     for bundle in promise.bundles:
         silence = _seen(bundle, dataflow_seen).silent
         if silence:
@@ -197,7 +197,7 @@ def _limit(promise: Promise, dataflow_seen: DataflowSeen) -> MissReason:
 
 
 def _of_bundle(promise: Promise, dataflow_seen: DataflowSeen, bundle: BundlePromise) -> MissReason:
-    """Why a bundle that is behind does no more."""
+    """The reason why a bundle that is behind does no more."""
     actual, slot = _seen(bundle, dataflow_seen), dataflow_seen.slots.get(bundle.slot, Load())
     threads = f"{bundle.threads} thread{'s' if bundle.threads > 1 else ''}"
     handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(actual)}"
@@ -218,7 +218,7 @@ def _of_bundle(promise: Promise, dataflow_seen: DataflowSeen, bundle: BundleProm
 
 
 def _beyond(promise: Promise, dataflow_seen: DataflowSeen, slot: str, resource: What) -> MissReason:
-    """Why a slot takes more CPU or memory than was predicted, or all that there is."""
+    """The reason why a slot takes more CPU or memory than was predicted, or all that there is."""
     bundles = promise.on_slots.get(slot, ())
     loads = [_of(_seen(bundle, dataflow_seen).load, resource) for bundle in bundles]
     if None in loads:
@@ -269,7 +269,7 @@ def _of_own(
 
 
 def _whole_is_over(promise: Promise, dataflow_seen: DataflowSeen, slot: str, resource: What) -> bool:
-    """Whether all queries on a slot take more than was expected of all; False where that is not measured."""
+    """True if all queries on a slot take more than was expected of all; False where that is not measured."""
     whole = _of(dataflow_seen.slots.get(slot, _NOT_MEASURED), resource)
     return whole is not None and over(whole, _of(promise.load_of(slot), resource) or 0.0)
 
@@ -279,7 +279,8 @@ def _of(load: Load, resource: What) -> float | None:
 
 
 def _expected(bundle: BundlePromise, dataflow_seen: DataflowSeen, promised: float, taken: float) -> float:
-    """What a bundle should take at the rate that came: what it does, where it was to get none and nobody knows more."""
+    """The expected load of a bundle at the rate that came: what it does, where it was to get none and nobody knows
+    more."""
     rate = _seen(bundle, dataflow_seen).rate_per_s
     if not rate:
         return promised
@@ -300,7 +301,7 @@ def _limiting(promise: Promise, dataflow_seen: DataflowSeen) -> list[BundlePromi
 
 
 def _is_behind(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> bool:
-    """Whether it reads less than comes for it; where its own rate is unknown, whether its task does."""
+    """True if it reads less than comes for it; where its own rate is unknown, whether its task does."""
     if bundle.task not in dataflow_seen.offered_per_s:
         return False
     offered, rate = dataflow_seen.offered_per_s[bundle.task], _seen(bundle, dataflow_seen).rate_per_s
@@ -312,7 +313,7 @@ def _is_behind(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> bool:
 
 
 def _use(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> float:
-    """What a bundle does, as a part of what its profile allows."""
+    """The load of a bundle as a part of what its profile allows."""
     rate = _seen(bundle, dataflow_seen).rate_per_s
     return 0.0 if rate is None or not bundle.sustains_per_s else rate / bundle.sustains_per_s
 

@@ -19,7 +19,7 @@ from .routing import Routed, Routing, route
 
 @dataclass(frozen=True, slots=True)
 class BundleLoad:
-    """What the threads of a task on a slot will have to do, and what they could.
+    """The future load of a task's threads on a slot, and their capacity.
 
     ``share`` is their part of the task's events. ``basis`` says whether this number of threads was measured.
     """
@@ -46,7 +46,7 @@ class PredictedSlot:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a placement will do.
+    """The prediction for a placement.
 
     Loads are those at the planned rate where that is sustained, else at the rate that is.
     """
@@ -62,7 +62,7 @@ class Prediction:
 
     @property
     def keeps(self) -> bool:
-        """Whether the planned rate is sustained."""
+        """True if the planned rate is sustained."""
         return self.factor >= 1 - TOLERANCE
 
     @property

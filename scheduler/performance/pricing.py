@@ -113,7 +113,7 @@ def price_of(
 
 
 def _basis(prices: Prices, not_measured: Sequence[str], rests: CostFigure) -> str:
-    """How CPU and money were found, in a sentence or two for reviewers."""
+    """The basis of CPU and money, in a sentence or two for reviewers."""
     if rests.basis != ESTIMATED:
         return _SEEN[rests.basis]
     costs = prices.costs
@@ -164,7 +164,7 @@ def in_slots(
 
 
 def cost_nanos(used: Amounts, *, node: str, prices: Prices) -> int:
-    """What a task's CPU, memory, traffic and disk on a node cost, in billionths of the currency, rounded."""
+    """The cost of a task's CPU, memory, traffic and disk on a node, in billionths of the currency, rounded."""
     core_hours = Fraction(used.cpu_us, 3_600_000_000)
     memory_gb_hours = Fraction(used.memory_mb_s, 1024 * 3600)
     traffic_gb = Fraction(used.traffic_bytes, 1_000_000_000)

@@ -70,10 +70,10 @@ def selectivities(
 
 
 def falls_short(measured_per_s: float, due_per_s: float, *, over_s: float | None = None) -> bool:
-    """Whether a rate that was counted for so long is less than was due, and by more than chance."""
+    """True if a rate that was counted for so long is less than was due, and by more than chance."""
     return measured_per_s < min(KEEPS_UP * due_per_s, due_per_s - by_chance(due_per_s, over_s=over_s))
 
 
 def by_chance(rate_per_s: float, *, over_s: float | None) -> float:
-    """How much of a rate may be missing by chance where it was counted for so long; nothing where nobody noted it."""
+    """Part of a rate that may be missing by chance where it was counted for so long; nothing where nobody noted it."""
     return CHANCE * sqrt(rate_per_s / over_s) if over_s else 0.0

@@ -28,7 +28,7 @@ SAME_COST = 0.25  # relative: two figures that differ by less are of the same co
 
 @dataclass(frozen=True, slots=True)
 class RunningCost:
-    """What a running task costs; which part of it, from 0 to 1, goes only with its query, and which batches take,
+    """The cost of a running task; which part of it, from 0 to 1, goes only with its query, and which batches take,
     whatever is in them (that of its query included); and how many CPU cores they are expected to take."""
 
     figure: CostFigure
@@ -37,7 +37,7 @@ class RunningCost:
     batch_cores: float
 
     def at_times(self, factor: float) -> CostFigure:
-        """What it costs where it works on so many times as many events; what batches take stays."""
+        """The cost for so many times as many events; what batches take stays."""
         return self.figure.times(self.batch_part + (1 - self.batch_part) * factor)
 
 
@@ -81,7 +81,7 @@ def _moved(before: float | None, now: float | None, weight: float) -> float | No
 
 
 def cost_told(estimate: CostFigure, meter: CostMeter | None) -> CostFigure:
-    """What is told of a cost: what was billed, else what was metered, else the estimate.
+    """The cost to show: what was billed, else what was metered, else the estimate.
 
     What was billed is told only while what is metered agrees with it: where a limit, a rate or a version is another,
     hours that are over say nothing of what it costs now.
@@ -99,7 +99,7 @@ def running_cost(
     estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices, beside: Collection[str] = (),
     at_work: AlternatesAtWork | None = None,
 ) -> RunningCost:
-    """What a running task costs, or would cost if it worked.
+    """The cost of a running task, or its cost if it worked.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = No
 def running_costs(
     estate: EstateView, task_ids: Collection[str], *, task_types: TaskTypes, prices: Prices
 ) -> dict[str, RunningCost]:
-    """What running tasks cost, each once, by id; what is read for that is read together."""
+    """The costs of running tasks, each once, by id; what is read for that is read together."""
     task_ids = list(dict.fromkeys(task_ids))
     for rows in (estate.tasks, estate.places):
         expect(rows, task_ids)
@@ -160,7 +160,7 @@ def running_costs(
 def turned_cost(
     estate: EstateView, task_ids: Iterable[str], *, task_types: TaskTypes, prices: Prices
 ) -> CostFigure:
-    """What running tasks cost that begin to work together, or cease to: a query of which others work on stays, with
+    """The cost of running tasks that begin to work together, or cease to: a query of which others work on stays, with
     what it takes for being there."""
     costs = running_costs(estate, list(task_ids), task_types=task_types, prices=prices)
     return total_cost(

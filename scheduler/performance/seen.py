@@ -1,4 +1,4 @@
-"""What was measured of a schedule while it ran: values that its outcome is judged by."""
+"""Measurements of a schedule while it ran: values that its outcome is judged by."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NOT_MEASURED = Load()
 
 @dataclass(frozen=True, slots=True)
 class BundleSeen:
-    """What was measured of one bundle. ``waits_for`` are the readers of the full channel that holds it back; ``silent``
+    """The measurements of one bundle. ``waits_for`` are the readers of the full channel that holds it back; ``silent``
     says why nothing is heard of it, where something should be."""
 
     rate_per_s: float | None = None
@@ -24,7 +24,7 @@ class BundleSeen:
 
 @dataclass(frozen=True)
 class DataflowSeen:
-    """What was measured of a dataflow.
+    """The measurements of a dataflow.
 
     ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
     ``over_s`` is for how long events were counted for these rates; None where nobody noted it, which is taken to be

@@ -50,8 +50,8 @@ def _with_batches(point: Point, batches: float) -> Point:
 
 
 def dearer_than_declared(shipped: Iterable[Profile], task_types: Iterable[TaskType]) -> dict[bool, float]:
-    """How many times what they declare of an event types took in trials, in the median: of those without state, and of
-    those with it. At least once; of none, once."""
+    """The median ratio of the measured to the declared cost of an event of types: of those without state, and of those
+    with it. At least once; of none, once."""
     by_name = {task_type.name: task_type for task_type in task_types}
     ratios: dict[bool, list[float]] = {False: [], True: []}
     for profile in shipped:

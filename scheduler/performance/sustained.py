@@ -1,4 +1,4 @@
-"""What a placement sustains: how many times the planned rates each bundle and each slot keeps up with.
+"""The rate that a placement sustains: how many times the planned rates each bundle and each slot keeps up with.
 
 **A full slot.** At f times the planned rates a query takes ``D(f) = events·f + batches`` of its slot's core if it runs
 batches as often as alone at its peak, and ``m(f) = events·f + fewest_batches`` if it runs as few as may be. One that
@@ -39,7 +39,7 @@ PRECISION = 1e-12  # of the factor, relative
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """What keeps a dataflow from more.
+    """The bottleneck of a dataflow.
 
     A bundle that sustains no more, a slot whose CPU or memory is taken, or one whose driver has too few threads
     (``crowd``). With a ``task`` the CPU is not taken, but comes too late for one that waits for something else, too.
@@ -64,7 +64,7 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class SlotDemand:
-    """What a bundle takes of its slot at its peak rate; what a ``static`` one takes does not depend on its rate.
+    """The demand of a bundle on its slot at its peak rate; what a ``static`` one takes does not depend on its rate.
 
     ``batches`` is the CPU of its batches, ``fewest_batches`` that of as few as may be, ``events`` that of its events;
     ``memory`` is what it takes above ``idle_memory``, and ``waits`` the part of its time.
@@ -98,7 +98,7 @@ def sustained(
     *,
     least: float,
 ) -> tuple[float, Bottleneck | None]:
-    """How many times the planned rates a placement sustains, and what keeps it from more.
+    """The factor on the planned rates that a placement sustains, and the bottleneck.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class _Core:
             self.is_linear = False
 
     def sustains(self, *, up_to: float) -> float:
-        """How many times the planned rates, at most ``up_to``; which is finite where a query gets events."""
+        """The sustained factor on the planned rates, at most ``up_to``; which is finite where a query gets events."""
         if self.is_linear:
             return _line_within(1.0 - self.others - self.fixed, self.moving, up_to=up_to)
         if self.claimed(up_to) <= 1.0:
@@ -235,7 +235,8 @@ class _Core:
         return self.queries[missing.index(most)] if most > TOLERANCE else None
 
     def _shared(self, factor: float) -> tuple[Sequence[float], Sequence[float]]:
-        """What each query takes of the core, no more than the level that the neediest needs; and what each needs."""
+        """The part of the core that each query takes, no more than the level that the neediest needs; and what each
+        needs."""
         needs = [query.needs(factor) for query in self.queries]
         level = max(needs)
         return [min(query.takes(factor), level) for query in self.queries], needs
@@ -253,12 +254,12 @@ class _Memory:
         self.moving += moving
 
     def sustains(self, *, up_to: float) -> float:
-        """How many times the planned rates, at most ``up_to``."""
+        """The sustained factor on the planned rates, at most ``up_to``."""
         return _line_within(1.0 - self.fixed, self.moving, up_to=up_to)
 
 
 def _line_within(free_share: float, moving: float, *, up_to: float) -> float:
-    """How many times ``moving`` what is left holds, at most ``up_to``."""
+    """The number of times that the rest holds ``moving``, at most ``up_to``."""
     if free_share < -TOLERANCE:
         return 0.0
     return min(up_to, max(0.0, free_share) / moving) if moving else up_to

@@ -44,7 +44,7 @@ def often(batches_per_s: float | None, *, trigger_ms: float | None) -> float | N
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """How far and how finely to measure.
+    """The extent and the precision of a measurement.
 
     ``latency_slope`` (λ_L max) parts stable from unstable: beyond the peak rate latency grows by ω/ω̂ - 1 seconds a
     second, so a slope of 0.03 is a rate 3% too high, which is as much as ``rate_precision`` asks to be told. The sweep
@@ -77,11 +77,11 @@ class Sweep:
             )
 
     def stable(self, trial: Trial) -> bool:
-        """Whether the threads kept up with the rate."""
+        """True if the threads kept up with the rate."""
         return self._keeps_up(trial, trial.rate_per_s)
 
     def starved(self, trial: Trial) -> bool:
-        """Whether less was fed than was asked for, and the threads kept up with that: it says nothing of the rate."""
+        """True if less was fed than was asked for, and the threads kept up with that: it says nothing of the rate."""
         fed = trial.offered_per_s
         return fed is not None and 0 < fed < self.keeps_up * trial.rate_per_s and self._keeps_up(trial, fed)
 
