@@ -1,4 +1,4 @@
-"""What the batches of a query cost: from what was seen of it where it runs, else from what tasks of its types take.
+"""The costs of a query's batches: from what was seen of it where it runs, else from what tasks of its types take.
 
 Of a query that runs at one interval only the sum of a batch and its events is seen. What an event takes is told by the
 costs of its tasks' types; the rest of a batch is what it takes however few events it has. So a figure is exact at the
@@ -23,7 +23,8 @@ MOST_FOR_EVENTS = 0.8  # of the duration of a batch that was seen: as much is pu
 
 @dataclass(frozen=True, slots=True)
 class BatchesSeen(FiniteFigures):
-    """What a query did over a time: its batches with events, for how long it was busy with them, and their events."""
+    """The batches of a query over a time: its batches with events, for how long it was busy with them, and their
+    events."""
 
     batches: int = 0
     busy_s: float = 0.0
@@ -31,12 +32,12 @@ class BatchesSeen(FiniteFigures):
 
     @property
     def batch_s(self) -> float:
-        """How long a batch took, in the mean."""
+        """The mean duration of a batch, in seconds."""
         return self.busy_s / self.batches
 
     @property
     def events_a_batch(self) -> float:
-        """How many events a batch had, in the mean."""
+        """The mean number of events in a batch."""
         return self.events / self.batches
 
 
@@ -44,7 +45,7 @@ def batch_cost(
     tasks: Sequence[tuple[TaskType, float]], *, costs: Costs, rate_per_s: float,
     batches_seen: BatchesSeen | None = None, times_its_cpu: float = TIMES_ITS_CPU, threads: int = 1, bundles: int = 1,
 ) -> BatchCost:
-    """What the batches of a query take.
+    """The cost of the batches of a query.
 
     Parameters
     ----------
@@ -76,6 +77,7 @@ def batch_cost(
 
 
 def times_its_cpu(pairs: Sequence[tuple[float, float]]) -> float:
-    """How many times their CPU batches take here, from pairs of seconds: busy with batches, and CPU by the costs."""
+    """The ratio of the time of batches to their CPU here, from pairs of seconds: busy with batches, and CPU by the
+    costs."""
     busy_s, cpu_s = sum(busy for busy, _ in pairs), sum(cpu for _, cpu in pairs)
     return busy_s / cpu_s if cpu_s > 0 and busy_s > 0 else TIMES_ITS_CPU

@@ -1,4 +1,4 @@
-"""How often those who share a query need its batches, and how often nobody would: what bills divide batches by. Ours.
+"""The needs of a query's users for its batches, and the batches that nobody needs: what bills divide batches by. Ours.
 
 Each dataflow is looked at as if it were alone, and each query as if its users had no limit. The games that are made of
 that are in `sharing`.
@@ -19,7 +19,8 @@ MOST_USERS = 200  # of a query, for which it is told apart who needs it how ofte
 
 @dataclass(frozen=True, slots=True)
 class BatchNeeds:
-    """How far apart a query's batches would be, in ms: for each user alone, and if none of its users had a limit.
+    """The intervals that a query's batches would have, in ms: for each user alone, and if none of its users had a
+    limit.
 
     ``alone_ms`` is empty where all need it as often, or where there are too many users to tell them apart;
     ``unlimited_ms`` is None there.
@@ -33,7 +34,7 @@ def batch_needs(
     queries: Queries, chosen: BatchModes, wants: Mapping[str, Sequence[LimitOnWay]],
     users: Mapping[str, Collection[str]], *, standing: StandingAnswers[Pacing] | None = None,
 ) -> dict[str, BatchNeeds]:
-    """How often the users of each query need it.
+    """The interval that the users of each query need.
 
     Of one that leaves its batches open, and would for a user alone, it is how far apart micro-batches are that take as
     much; and no user of such a query needs more of it than that takes. A query that no limit of its users is on would
@@ -66,7 +67,7 @@ def _alone_ms(
     users: Mapping[str, Collection[str]],
     shared: Collection[str], standing: StandingAnswers[Pacing] | None,
 ) -> dict[str, dict[str, int]]:
-    """How far apart batches of shared queries would be for each of their users alone, in ms."""
+    """The intervals that batches of shared queries would have for each of their users alone, in ms."""
     alone: dict[str, dict[str, int]] = {query: {} for query in shared}
     for name in sorted({name for query in shared for name in users[query]}):
         needed = {query for query, names in users.items() if name in names}

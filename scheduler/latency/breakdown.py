@@ -1,4 +1,4 @@
-"""Where the latency of a path goes: waiting for batches, transport between queries, and work; as paper [5] draws it."""
+"""The parts of a path's latency: waiting for batches, transport between queries, and work; as paper [5] draws it."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstrain
 
 
 def _within(way: Way) -> dict[str, list[str]]:
-    """Who reads each query that lies between a start and an end."""
+    """The readers of each query that lies between a start and an end."""
     reached: set[str] = set()
     for query in way.upstream_first:
         if query in way.starts or reached.intersection(way.writers[query]):

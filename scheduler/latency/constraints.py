@@ -66,7 +66,7 @@ class LatencyConstraint:
         return tasks[-1] if self.counts(tasks[-1]) else tasks[-2]
 
     def counts(self, element: JobElement) -> bool:
-        """Whether the latency of a task or stream is part of what is limited."""
+        """True if the latency of a task or stream is part of what is limited."""
         return element in self.sequence
 
 

@@ -1,4 +1,4 @@
-"""What can be said of latency limits before anything runs: those that no batch can keep to."""
+"""Statements about latency limits before anything runs: those that no batch can keep to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .triggers import BUSY
 def out_of_reach(
     dataflow: Dataflow, limits: Limits, *, task_types: TaskTypes, costs: Costs, alone: Alone | None = None
 ) -> tuple[str, ...]:
-    """What to tell of limits that are below what micro-batches of the dataflow's tasks take at the least.
+    """Notes on limits that are below the least time of micro-batches of the dataflow's tasks.
 
     That is a lower bound: one query for all tasks on the way, on a core of its own, whose batches take no longer than
     their CPU and follow one another as closely as may be. Events wait for them where the way begins with a source;

@@ -43,8 +43,7 @@ def held_at(interval_s: float, *, worst_s: float, limit_s: float, waits_s: float
 
 
 class Ceilings:
-    """How long the intervals of queries may become, by what was violated lately. So load that swings moves them once.
-    """
+    """Upper bounds of the intervals of queries, from what was violated lately. So load that swings moves them once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, float]] = {}  # interval, and until when it counts

@@ -41,7 +41,7 @@ def mean_ms(histogram: Mapping[int, int]) -> float | None:
 
 
 def tail_ratio(histogram: Mapping[int, int], percentile: float) -> float | None:
-    """How many times the mean a percentile is; None where nothing was counted."""
+    """The ratio of a percentile to the mean; None where nothing was counted."""
     mean, tail = mean_ms(histogram), percentile_ms(histogram, percentile / 100)
     return None if mean is None or tail is None else tail / mean
 

@@ -72,7 +72,7 @@ class _Search:
         self._price = 1e3 * (1.0 + sum(cost.batch_cpu_s for cost in plan.costs.values()) / plan.smallest_s)
 
     def best(self) -> _Choice:
-        """What takes least, of all that was tried."""
+        """The cheapest of all choices that were tried."""
         numbers, root = count(), self._solved({})
         if root is None:
             return self._shortest()
@@ -167,7 +167,7 @@ class _Program:
                     solver.Add(self._interval[query] <= self._gap(writers[0]))
 
     def _gap(self, writer: str) -> pywraplp.LinearExpr:
-        """How far apart blocks come at the least: nearer than batches where one holds a block more than another."""
+        """The least interval of blocks: nearer than batches where one holds a block more than another."""
         if self._relations.get(writer) != "apart":
             return 1.0 * self._interval[writer]
         more = max(self._plan.costs[writer].busy, NOTHING) * self._interval[self._plan.reads[writer][0]]
@@ -193,7 +193,7 @@ class _Program:
             self._solver.Add(total <= limit.limit_s + late)
 
     def _wait(self, writer: str, reader: str) -> pywraplp.Variable:
-        """What a block waits of a reader's interval: of one that is not decided, at least what that is longer."""
+        """The wait of a block for a reader's interval: of one that is not decided, at least what that is longer."""
         relation = self._relations.get(reader)
         if relation == "apart":
             return self._interval[reader]
@@ -218,13 +218,14 @@ class _Program:
         self._at_least(2 * cpu_s / at_s, {self._cpu[query]: 1.0, self._interval[query]: cpu_s / at_s**2})
 
     def _at_least(self, least: float, terms: Mapping[pywraplp.Variable, float]) -> None:
-        """What there is much of is given to the solver as it is: to build expressions takes longer than to solve."""
+        """Constrains terms from below, in the solver's own form where there are many of them: to build expressions
+        takes longer than to solve."""
         constraint = self._solver.Constraint(least, self._solver.infinity())
         for variable, factor in terms.items():
             constraint.SetCoefficient(variable, factor)
 
     def solve(self) -> bool:
-        """Whether there is a solution. What it says is read before anything is added: the solver forgets it then."""
+        """True if there is a solution. What it says is read before anything is added: the solver forgets it then."""
         at_s = 1.0
         starts = []
         while at_s > self._plan.smallest_s:
@@ -260,14 +261,14 @@ class _Program:
 
 
 def _over_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> list[float]:
-    """What each limit lacks with these intervals, in seconds."""
+    """The excess over each limit with these intervals, in seconds."""
     effective = Effective(plan, interval_s, early=EXACT)
     return [max(0.0, limit.other_s - limit.limit_s + latency_s(
         plan, limit.path, effective, share=limit.share, counted=limit.counted)) for limit in plan.limits]
 
 
 def _is_alone(plan: BatchPlan) -> bool:
-    """Whether the plan has a single query: what it may read has no interval that counts."""
+    """True if the plan has a single query: what it may read has no interval that counts."""
     return len(plan.costs) == 1
 
 

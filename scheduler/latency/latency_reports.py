@@ -22,7 +22,7 @@ class ChannelSample(FiniteFigures):
 
 @dataclass(slots=True)
 class QuerySample(FiniteFigures):
-    """What was measured of a query between two looks, in seconds; None where nothing was.
+    """Measurements of a query between two looks, in seconds; None where nothing was.
 
     ``channel_s`` is the latency of all that it reads, ``channels`` by query that writes it; without them, as long as a
     driver runs that does not tell channels apart, all have the same. ``ages`` is a histogram.
@@ -47,7 +47,7 @@ class _Gathered:
 
 
 class Reporter:
-    """What one node measured for a manager since its last report. An interval keeps one sample of an element.
+    """The measurements of one node for a manager since its last report. An interval keeps one sample of an element.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Reporter:
         self._gathered = _Gathered()
 
     def wants(self, query: str) -> bool:
-        """Whether this interval has no sample of a query yet: whether to look at its meters."""
+        """True if this interval has no sample of a query yet: whether to look at its meters."""
         return query in self._queries and query not in self._gathered.latencies_s
 
     def take(self, query: str, sample: QuerySample) -> None:
@@ -142,7 +142,7 @@ class RunningHistogram:
         self._samples: deque[tuple[float, Mapping[int, int]]] = deque()
 
     def add(self, at_s: float, counts: Mapping[int, int]) -> None:
-        """What one report says of one query. Reports come in the order of their times."""
+        """Adds the counts of one report on one query. Reports come in the order of their times."""
         self._samples.append((at_s, counts))
 
     def forget(self) -> None:
@@ -150,7 +150,7 @@ class RunningHistogram:
         self._samples.clear()
 
     def at(self, now_s: float) -> Mapping[int, int]:
-        """How many events had which age, by bucket."""
+        """The number of events of each age, by bucket."""
         while self._samples and self._samples[0][0] <= now_s - self._over_s:
             self._samples.popleft()
         merged: Counter[int] = Counter()

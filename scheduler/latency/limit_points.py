@@ -1,4 +1,5 @@
-"""Where a limit begins and ends, as points that history has ages for: what is measured of it is the time between."""
+"""The beginning and the end of a limit, as points that history has ages for: what is measured of it is the time
+between."""
 
 from __future__ import annotations
 
@@ -31,12 +32,12 @@ class LatencyPoint:
 
     @property
     def later(self) -> tuple[Series, ...]:
-        """What is added to that."""
+        """The series that are added to that."""
         return (Series(STREAM, self.stream, "channel_mean_ms"),) if self.stream else ()
 
     @property
     def twice(self) -> tuple[Series, ...]:
-        """What is added by half."""
+        """The series of which half is added."""
         return (Series(QUERY, self.query, "trigger_ms"),) if self.query else ()
 
     @property
@@ -46,7 +47,8 @@ class LatencyPoint:
 
 
 def behind(estate: Estate, source: str) -> LatencyPoint:
-    """Where a batch takes what comes from a source: how long that waits follows from the query that it is in now."""
+    """The point where a batch takes the events of a source: how long that waits follows from the query that it is in
+    now."""
     place = estate.places.get(source)
     return LatencyPoint(source=source, query=source if place is None else estate.fragments[place[0]].queries[0].id)
 

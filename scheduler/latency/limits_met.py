@@ -1,4 +1,4 @@
-"""Whether latency limits are met: by what was measured where the intervals in force have settled. Pure."""
+"""The state of latency limits: by what was measured where the intervals in force have settled. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RECENT_S = 20.0  # what is measured over so long decides; over a limit's own spa
 
 @dataclass(frozen=True, slots=True)
 class LimitStatus:
-    """What became of one latency limit, as it was last looked at. Latencies in seconds.
+    """The status of one latency limit at the last look. Latencies in seconds.
 
     ``number`` counts the dataflow's limits. ``expected_s`` is with the intervals that were chosen; ``measured_s`` since
     these are in force; ``least_s``, where the limit cannot be met by the model, the least that there is. ``path`` is
@@ -69,7 +69,7 @@ def state_of(
 
 
 def is_beyond(limit_s: float, expected: Expected, *, other_s: float) -> bool:
-    """Whether a limit cannot be met, by more than would count as missed and whatever was measured beyond the model.
+    """True if a limit cannot be met, by more than would count as missed and whatever was measured beyond the model.
 
     Parameters
     ----------
@@ -98,12 +98,12 @@ def corrected(other_s: float, *, measured_s: float, modelled_s: float, limit_s: 
 
 
 def carried_over(other_s: float, limit_s: float) -> float:
-    """What of a correction that was measured under another limit is assumed under this one, in seconds."""
+    """The part of a correction under another limit that is assumed under this one, in seconds."""
     return min(CARRIED_OVER * limit_s, max(LOWEST * limit_s, other_s))
 
 
 class LatencySample(NamedTuple):
-    """What was measured at a moment: both in seconds, and of how many events a second."""
+    """The measurements of a moment: both in seconds, and of how many events a second."""
 
     at_s: float
     latency_s: float

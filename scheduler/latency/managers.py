@@ -1,4 +1,4 @@
-"""Which node watches which part of a latency constraint (paper [5], 3.4.2: algorithms 1 to 3).
+"""Shares of nodes in a latency constraint (paper [5], 3.4.2: algorithms 1 to 3).
 
 Each sequence of the runtime graph that a constraint covers goes through exactly one vertex of the constraint's anchor
 task. The node of that vertex manages it, so each is managed exactly once, and no node needs the whole graph.
@@ -17,7 +17,7 @@ from .runtime_graph import Channel, RuntimeGraph
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a manager watches of one constraint: every sequence through its ``anchors``, and what lies on these."""
+    """A manager's share of one constraint: every sequence through its ``anchors``, and what lies on these."""
 
     constraint: LatencyConstraint
     anchors: frozenset[str]
@@ -118,7 +118,8 @@ def graph_expand(graph: RuntimeGraph, constraint: LatencyConstraint, anchor: str
 
 
 def reporters(graph: RuntimeGraph, managers: Iterable[Manager]) -> Mapping[str, Mapping[str, frozenset[Element]]]:
-    """What each node's reporter sends to whom: by node, by manager's node, the elements that it measures there.
+    """The elements that each node's reporter measures for each manager: by node, by manager's node, the elements that
+    it measures there.
 
     A task is measured where it runs. A channel is measured where it is read: there blocks wait for a batch.
     """
@@ -133,7 +134,7 @@ def reporters(graph: RuntimeGraph, managers: Iterable[Manager]) -> Mapping[str, 
 
 
 def _channel_counts(graph: RuntimeGraph, path: Sequence[str]) -> list[float]:
-    """How many channels the stream into each task of the path has; before the first and after the last: infinite."""
+    """Number of channels of the stream into each task of the path; before the first and after the last: infinite."""
     counts = [float("inf")]
     for source, target in pairwise(path):
         counts.append(sum(graph.vertices[channel.target].task == target

@@ -41,7 +41,7 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class IntervalDecision:
-    """What a manager decided at one moment: a limit, the worst sequence under it, and new intervals.
+    """The decision of a manager at one moment: a limit, the worst sequence under it, and new intervals.
 
     Where the limit is on a ``percentile`` both are of that.
     """
@@ -107,7 +107,7 @@ class QosManager:
         return graph_expand(self._graph, constraint, anchor, frozenset(of.anchors))
 
     def take(self, report: QosReport, *, now_s: float) -> None:
-        """What a reporter sends. An interval that is another than before makes older measurements worthless."""
+        """Takes in a report. An interval that is another than before makes older measurements worthless."""
         for query, interval_s in report.intervals_s.items():
             before_s = self._in_force_s.get(query)
             self._in_force_s[query] = interval_s
@@ -142,7 +142,7 @@ class QosManager:
         return (*shorter, *longer)
 
     def wishes(self) -> dict[str, QosWishes]:
-        """What it wants of the queries of each node that it has heard of, by node."""
+        """Its wishes for the queries of each node that it has heard of, by node."""
         by_node: dict[str, dict[str, int]] = defaultdict(dict)
         for query, interval_s in self._wishes_s.items():
             if query in self._setup.queries:
@@ -150,7 +150,7 @@ class QosManager:
         return {node: QosWishes(self._setup.node, self._setup.version, wishes) for node, wishes in by_node.items()}
 
     def _is_settled(self, watch: _Watch, now_s: float) -> bool:
-        """Whether a share was measured since the last change in it; what was measured before is forgotten."""
+        """True if a share was measured since the last change in it; what was measured before is forgotten."""
         settled_s = watch.changed_s + self._settling_s(watch)
         if not watch.flushed:
             if now_s >= settled_s:
@@ -201,7 +201,7 @@ class QosManager:
         return decisions
 
     def _waits(self, watch: _Watch, query: str) -> bool:
-        """Whether what events wait for a batch of a query is part of what a share limits."""
+        """True if what events wait for a batch of a query is part of what a share limits."""
         constraint = watch.share.constraint
         return constraint.waits or self._setup.queries[query].task != constraint.tasks[0]
 
@@ -228,8 +228,8 @@ class QosManager:
         return decisions
 
     def _room(self, share: _Seen, lifetimes_s: Mapping[Element, float], now_s: float) -> dict[str, float]:
-        """How long the intervals of a share may become: all of them where it has had room for a whole span; else those
-        for which nothing waits, up to that of what they read."""
+        """The longest intervals of a share: all of them where it has had room for a whole span; else those for which
+        nothing waits, up to that of what they read."""
         watch, over_s = share.watch, share.watch.share.constraint.over_s
         if now_s - watch.held_s < over_s:
             return {}
@@ -277,12 +277,12 @@ class QosManager:
 
 
 def _asked_s(constraint: LatencyConstraint) -> float:
-    """What a limit is: of a percentile as it was asked for."""
+    """The value of a limit: of a percentile as it was asked for."""
     return constraint.limit_s * (constraint.percentile or MIDDLE) / MIDDLE
 
 
 def agreed_ms(query: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int:
-    """How far apart the batches of a query are to be: what the manager that wants them nearest wishes.
+    """The interval of a query's batches: what the manager that wants them nearest wishes.
 
     Parameters
     ----------

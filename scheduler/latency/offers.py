@@ -1,4 +1,4 @@
-"""What a dataflow's batches would take under one latency limit or another, before it runs: from costs of its tasks."""
+"""The cost of a dataflow's batches under alternative latency limits, before it runs: from costs of its tasks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types:
 def offers(
     queries: Queries, way: Way, limits_s: Sequence[float | None], *, able: Collection[str] = ()
 ) -> tuple[Offer, ...]:
-    """What the queries of a way take under each of some limits on the mean of the whole; each a core of its own.
+    """The cost of the queries of a way under each of some limits on the mean of the whole; each a core of its own.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def modes_alone(queries: Queries, way: Way, limits: Limits, *, able: Collection[
 
 
 def planned_interval_s(queries: Queries, chosen: BatchModes, limits: Limits, *, batch_s: float) -> float:
-    """How far apart batches are that a plan is priced with.
+    """The interval of batches that a plan is priced with.
 
     Each of those that do counts as micro-batches that take as much, each other as `interval_alone` has it; and together
     as batches of one interval that take what all of them do.

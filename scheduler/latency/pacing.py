@@ -176,7 +176,7 @@ def _spent_of_late(wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing
 
 
 def _payer(wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing]) -> str:
-    """Whose effort a program of several teams' limits is: that team's which had least of late."""
+    """The team that pays for a program of several teams' limits: the one that had least of late."""
     return min({want.team for want in wants}, key=lambda team: (standing.spent_by(team), team))
 
 
@@ -190,7 +190,7 @@ def _as_before(queries: Queries, members: Sequence[str]) -> dict[str, float]:
 def _figures(
     plan: BatchPlan, wants: Sequence[LimitOnWay], interval_s: Mapping[str, float]
 ) -> list[float] | None:
-    """What a choice rests on, in parts of `SAME`; None where a limit is missed with it, or a query cannot keep to it.
+    """The figures of a choice, in parts of `SAME`; None where a limit is missed with it, or a query cannot keep to it.
 
     Seconds count against the limits that are on them, so that nobody looks at what is small beside all of them.
     """

@@ -1,4 +1,4 @@
-"""What pacing is decided from: an estate's queries as values, with what batches cost, and the limits on them."""
+"""The inputs of pacing: an estate's queries as values, with what batches cost, and the limits on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pacing is given, and what it gives: queries with what batches cost, limits on ways, intervals and latencies."""
+"""Inputs and results of pacing: queries with what batches cost, limits on ways, intervals and latencies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LimitOnWay(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """What is known of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
+    """The known facts of the queries that run: what batches cost, who reads whom, intervals in force, and slots.
 
     ``before_s`` holds the intervals that queries have now. A slot of ``capacity`` has so many cores for them.
     ``bounds_s`` are the longest intervals of queries that may not have ``largest_s``; ``blocks_s`` says how far apart

@@ -37,12 +37,12 @@ class BatchModes:
     interval_s: Mapping[str, float]
 
     def priced_s(self, query: str, cost: BatchCost) -> float:
-        """How far apart micro-batches are that take the CPU that a query's batches, open or not, take here."""
+        """The interval of micro-batches that take the same CPU as a query's batches, open or not, take here."""
         seconds = self.interval_s[query]
         return equal_interval_s(cost, seconds) if query in self.open else seconds
 
     def cores(self, query: str, cost: BatchCost) -> float:
-        """What a query takes here, in cores; ``cost`` is of its micro-batches."""
+        """The cores that a query takes here; ``cost`` is of its micro-batches."""
         return cost.cores(self.priced_s(query, cost))
 
 
@@ -95,7 +95,7 @@ def choose_modes(
 
 @dataclass(frozen=True, slots=True)
 class _Savings:
-    """What leaving batches open saves against batches of given intervals, by query; ``before`` do so now.
+    """Savings of open batches against batches of given intervals, by query; ``before`` do so now.
 
     Where it is not said how far apart groups are, they are as far as micro-batches: what allows these allows those, in
     a query alone.
@@ -200,7 +200,7 @@ def opening(queries: Queries, opened: Mapping[str, float] | Collection[str]) -> 
 
 
 def open_cost(cost: BatchCost, apart_s: float = SMALLEST_S) -> BatchCost:
-    """What a query costs that leaves its batches open, as that of batches as far apart as its groups begin.
+    """The cost of a query that leaves its batches open, as the cost of batches as far apart as its groups begin.
 
     An event takes the time of its CPU: what it seemed to take in batches has a part of theirs where cores are busy.
     """
@@ -209,20 +209,20 @@ def open_cost(cost: BatchCost, apart_s: float = SMALLEST_S) -> BatchCost:
 
 
 def equal_interval_s(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
-    """How far apart micro-batches would be that take as much CPU as open ones."""
+    """The interval of micro-batches that would take as much CPU as open ones."""
     if not cost.batch_cpu_s:
         return stays_open_s(cost.rate_per_s, apart_s)
     return cost.batch_cpu_s / _fixed_cores(cost, apart_s)
 
 
 def apart_s_of(asked_ms: int) -> float:
-    """How far apart groups of an open batch begin that were asked for so far apart, in seconds: nodes make them no
-    rarer, and none more often than they are asked for at the most."""
+    """The interval of groups of an open batch for a requested interval, in seconds: nodes make them no rarer, and none
+    more often than they are asked for at the most."""
     return min(max(asked_ms / 1000, SMALLEST_S), APARTS_S[-1])
 
 
 def groups_in(events: float, over_s: float, apart_s: float = SMALLEST_S) -> float:
-    """How many groups so many events make, where they come evenly."""
+    """The number of groups of so many events that come evenly."""
     return min(events, over_s / apart_s)
 
 
@@ -251,12 +251,12 @@ def _fixed_cores(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
 
 
 def _blocks_s(cost: BatchCost, apart_s: float) -> float:
-    """How far apart its blocks come, with room to spare: a reader takes 64 at once."""
+    """The interval of its blocks, with room to spare: a reader takes 64 at once."""
     return max(apart_s, 1 / max(cost.rate_per_s, 1 / OPEN_S) if cost.rate_per_s else 1.0) / 2
 
 
 def _may(queries: Queries, query: str) -> bool:
-    """Whether it is not scheduled, whose promise is of micro-batches, and has not too many events."""
+    """True if it is not scheduled, whose promise is of micro-batches, and has not too many events."""
     return query in queries.costs and query not in queries.bounds_s and open_cost(queries.costs[query]).busy <= BUSY
 
 
@@ -274,7 +274,8 @@ def _of_each_slot(
 
 
 def _rank(paced: Pacing, wants: Sequence[LimitOnWay]) -> tuple[int, float, float]:
-    """How many limits are not met, by how much, and the CPU: what was measured beyond the model may be of batches."""
+    """The rank of modes: limits that are not met, by how much, and the CPU: what was measured beyond the model may be
+    of batches."""
     late_s = [paced.expected[want.key].latency_s - want.limit_s
               for want in wants if paced.expected[want.key].least_s is not None]
     return len(late_s), round(sum(late_s), 3), paced.cores

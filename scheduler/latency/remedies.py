@@ -43,7 +43,7 @@ def remedies(
     queries: Queries, want: LimitOnWay, *, chains: Sequence[Sequence[str]], query: BatchCost, slot_cores: float,
     able: Collection[str] = (),
 ) -> tuple[Remedy, ...]:
-    """What would meet a limit.
+    """The remedies that would meet a limit.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class Vertex:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What carries events from one vertex to another, by their ids."""
+    """A channel of events from one vertex to another, by their ids."""
 
     source: str
     target: str

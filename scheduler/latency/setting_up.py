@@ -17,7 +17,7 @@ def qos_setups(
     graph: RuntimeGraph, constraints: Iterable[LatencyConstraint], *, longest_ms: Mapping[str, int],
     sources: Collection[str], reads: Mapping[str, Mapping[str, str]] | None = None, version: int = 0,
 ) -> dict[str, QosSetup]:
-    """What each node is sent, by node; those with neither queries nor anything to watch are left out.
+    """The set-up of each node, by node; those with neither queries nor anything to watch are left out.
 
     Parameters
     ----------
@@ -44,13 +44,13 @@ def qos_setups(
 
 
 def constraint_of(share: QosShare) -> LatencyConstraint:
-    """What a share's sequences are held to."""
+    """The constraint of a share's sequences."""
     sequence = along(share.path)[0 if share.counts_first else 1: None if share.counts_last else -1]
     return LatencyConstraint(sequence, share.limit_s, share.over_s, share.percentile, share.waits)
 
 
 def graph_of(setup: QosSetup) -> RuntimeGraph:
-    """What a manager knows of the runtime graph."""
+    """A manager's part of the runtime graph."""
     return RuntimeGraph(
         [Vertex(query, of.task, of.node) for query, of in setup.queries.items()],
         [Channel(*ends) for ends in setup.channels])
@@ -84,7 +84,7 @@ def _own(
 def _watched(
     manager: Manager, graph: RuntimeGraph, longest_ms: Mapping[str, int]
 ) -> tuple[tuple[QosShare, ...], dict[str, QosVertex], tuple[tuple[str, str], ...]]:
-    """What a manager watches, and the graph that it needs for that."""
+    """A manager's shares, and the graph that it needs for them."""
     vertices = (graph.vertices[query] for query in sorted(manager.vertices))
     return (
         tuple(_share(share.constraint, tuple(sorted(share.anchors))) for share in manager.shares),

@@ -1,4 +1,4 @@
-"""Who pays for short intervals: the Shapley value of the airport game (Littlechild and Owen, 1973).
+"""The payers of short intervals: the Shapley value of the airport game (Littlechild and Owen, 1973).
 
 A query runs as often as the strictest of its users needs. So a coalition costs what its strictest member does, as a
 runway costs what its largest aeroplane needs. The Shapley value lets all users share what the least strict one needs,
@@ -39,7 +39,7 @@ def airport_shares(costs: Mapping[str, float]) -> dict[str, float]:
 
 
 def limit_shares(costs: Mapping[str, float], unlimited: float) -> dict[str, float]:
-    """What of each user's share in `airport_shares` is for its limit.
+    """The part of each user's share in `airport_shares` that is for its limit.
 
     What all would cost if nobody had a limit is one game and what limits cost beyond that is another; their costs add
     up to those of the game that is divided, and so do their Shapley values.

@@ -1,4 +1,4 @@
-"""Who stands in for a manager whose node is away, and when: nodes find that out by themselves. Ours.
+"""Stand-ins for the managers of nodes that are away: nodes find that out by themselves. Ours.
 
 Reports to a manager, and what it wishes, are in the broker under the name of its node. So who stands in reads and says
 the same under that name, and nobody else needs to know who manages.
@@ -31,7 +31,7 @@ def successors(managers: Iterable[Manager], graph: RuntimeGraph) -> dict[str, tu
 
 
 class Hearing:
-    """Which of some nodes are away: those of which nothing was heard for `AWAY_S`.
+    """The knowledge of which nodes are away: those of which nothing was heard for `AWAY_S`.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 
 @dataclass(frozen=True, slots=True)
 class ChainingFacts(FiniteFigures):
-    """What decides whether vertices may become one query.
+    """The facts that decide whether vertices may become one query.
 
     ``slots`` and ``cores`` are by vertex: where it runs, and the CPU that it takes there. ``apart`` are the vertices
     whose task says ``chain: never``; ``chains`` those that share a query already, by vertex. ``once`` is what of its

@@ -23,7 +23,7 @@ EARLY = 0.1  # of its interval a reader may begin earlier (decision 0069): so it
 
 @dataclass(frozen=True, slots=True)
 class BatchCost:
-    """What a batch of a query takes, as measured on its slot.
+    """The measured cost of a batch of a query on its slot.
 
     ``batch_s`` and ``batch_cpu_s`` are its duration and CPU however few events it has; ``event_s`` and ``event_cpu_s``
     what an event adds; ``rate_per_s`` how many come. ``group_cpu_s`` is what each group of events would take where its
@@ -49,7 +49,7 @@ class BatchCost:
         return self.rate_per_s * self.event_s
 
     def duration_s(self, held_s: float) -> float:
-        """How long a batch takes that holds the events of so much time."""
+        """The duration of a batch that holds the events of so much time."""
         return self.batch_s + self.busy * held_s
 
     def cores(self, interval_s: float) -> float:
@@ -64,7 +64,7 @@ class BatchCost:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What counts along a path of queries, where not all does.
+    """The parts that count along a path of queries, where not all does.
 
     ``waits`` says whether what events wait for a batch of the first one does. Of ``passed`` queries no batch counts:
     they are at an end of the path because it begins or ends with a stream, which they write or read.
@@ -116,7 +116,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """What is to be decided.
+    """The problem to decide.
 
     ``costs`` are by query; ``reads`` names the queries that write what a query reads. ``slot_of`` and ``capacity`` say
     where each one is, and what CPU that slot has for them, in cores; a slot without capacity has no bound.
@@ -171,7 +171,7 @@ class Effective:
         self._known: dict[str, tuple[float, float, float]] = {}  # batches are apart, they hold, blocks are apart
 
     def apart_s(self, query: str) -> float:
-        """How far apart batches begin at the least, in seconds.
+        """The least interval of batches, in seconds.
 
         A reader of one stream has no more of them than there are blocks. Of several streams any block begins a batch.
         """
@@ -182,7 +182,7 @@ class Effective:
         return self._of(query)[1]
 
     def follows(self, writer: str, reader: str) -> bool:
-        """Whether a reader of this stream alone begins with each of its blocks.
+        """True if a reader of this stream alone begins with each of its blocks.
 
         Those of a query that follows its own writer come as far apart as its batches begin. Of one that does not, one
         batch holds a block more than another, and takes longer by that: blocks come nearer by as much.
@@ -217,7 +217,7 @@ class Effective:
 
 
 def wait_s(plan: BatchPlan, writer: str | None, reader: str, effective: Effective, *, share: float = 0.5) -> float:
-    """How long what a writer has written waits for a batch of its reader, in seconds; without a writer, at a source.
+    """The wait of written events for a batch of their reader, in seconds; without a writer, at a source.
 
     The first query's events wait half an interval. A reader that follows its writer begins with the block. One whose
     interval is longer begins its next batch whenever it may, for a block waits by then: as their intervals have nothing
@@ -244,7 +244,7 @@ def step_s(
     plan: BatchPlan, writer: str | None, reader: str, effective: Effective, *, share: float = 0.5,
     counted: Counted = WHOLE,
 ) -> tuple[float, float]:
-    """What counts of a query after another one of a path, or at its beginning: the wait for its batch, and that.
+    """The counted parts of a query after another one of a path, or at its beginning: the wait for its batch, and that.
 
     Parameters
     ----------

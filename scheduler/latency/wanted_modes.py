@@ -26,7 +26,7 @@ class WantedModes:
     limits: Mapping[tuple[str, int], tuple[float, bool]] = field(default_factory=dict)
 
     def meets(self, dataflow: str, number: int) -> bool:
-        """Whether a limit of a dataflow would be met so, by batches that are not open yet."""
+        """True if a limit of a dataflow would be met so, by batches that are not open yet."""
         return any(self.opens.values()) and self.limits.get((dataflow, number), (0.0, False))[1]
 
 

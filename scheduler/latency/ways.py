@@ -120,8 +120,8 @@ def working_reads(estate: Estate) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class Part:
-    """What a limit along a part is on: queries one after the other, each with the task by which events leave it, and
-    what of them counts."""
+    """The subject of a limit along a part: queries one after the other, each with the task by which events leave it,
+    and what of them counts."""
 
     path: tuple[tuple[str, str], ...]
     counted: Counted
@@ -140,7 +140,7 @@ class Part:
 
 
 def part_along(limit: LatencyLimit, home: Mapping[str, str], *, sources: Collection[str]) -> Part:
-    """What a limit along a part is on.
+    """The part that a limit along it is on.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ STEPS = 48  # intervals that are tried of a wide way: each 18% longer than the o
 
 
 def is_wide(reads: Mapping[str, tuple[str, ...]], way: Way) -> bool:
-    """Whether a limit on this way is decided by the rule: more than `MOST_STREAMS` are between all queries upstream of
+    """True if a limit on this way is decided by the rule: more than `MOST_STREAMS` are between all queries upstream of
     its end."""
     return sum(len(reads.get(query, ())) for query in upstream_of(reads, way.writers)) > MOST_STREAMS
 
@@ -127,6 +127,6 @@ def total_size(reads: Mapping[str, tuple[str, ...]], queries: Iterable[str]) -> 
 
 
 def effort_of(reads: Mapping[str, tuple[str, ...]], queries: Collection[str]) -> float:
-    """What a program of these queries takes, in units of which 5,000 to 9,000 took a CPU second on the machine that
+    """The effort of a program of these queries, in units of which 5,000 to 9,000 took a CPU second on the machine that
     they were measured on; nothing of one query."""
     return total_size(reads, queries) ** 1.5 if len(queries) > 1 else 0.0
