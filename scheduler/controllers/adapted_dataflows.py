@@ -79,7 +79,7 @@ class AdaptedDataflow(FiniteFigures):
 
     @property
     def problem(self) -> AdaptationProblem:
-        """What is to be decided, with slots as machines that are paid by the second."""
+        """The problem of adaptation, with slots as machines that are paid by the second."""
         goals = self.goals
         return AdaptationProblem(
             self.elastic, (slot_class(self.slot_hour, tasks=len(self.elastic.tasks)),),
@@ -88,7 +88,7 @@ class AdaptedDataflow(FiniteFigures):
 
     @property
     def value_per_hour(self) -> float:
-        """How much value a unit of money an hour is to bring, over the time of its goals (4.9)."""
+        """The value that a unit of money an hour has to bring, over the time of its goals (4.9)."""
         return price_of_value(self.elastic, self.problem.goal) * self.goals.hours
 
     @property
@@ -111,7 +111,7 @@ class Adaptations:
 
 
 def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
-    """What an algorithm of the registry would have on now, and what else was looked at; the same for the same."""
+    """The choice of an algorithm of the registry, and the other candidates; the same for the same."""
     return choose_on_slots(
         dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm],
         forecast=dataflow.forecast)

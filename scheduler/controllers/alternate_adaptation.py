@@ -154,8 +154,8 @@ def _schedule_decision(
 
 
 def _promise(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> ControllerPromise:
-    """Where throughput is below its goal, that events take less: how much comes afterwards is nobody's promise. Else
-    that throughput stays in its band, whatever comes."""
+    """The promise that events take less where throughput is below its goal: how much comes afterwards is nobody's
+    promise. Else that throughput stays in its band, whatever comes."""
     goals, now = dataflow.goals, answer.now
     if now.throughput >= goals.throughput:
         most = 1 - (goals.throughput - goals.tolerance)
@@ -187,7 +187,7 @@ def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
 def _told(
     dataflow: AdaptedDataflow, answer: AdaptationAnswer, *, by_switch: bool = True
 ) -> Iterator[dict[str, object]]:
-    """What was looked at, the greatest profit first: how it differs from what was on, and its result."""
+    """The candidates, the greatest profit first: how it differs from what was on, and its result."""
     ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda candidate: -candidate.profit)
     for candidate, _ in zip(ranked, range(SHOWN), strict=False):
         differs = {dataflow.names[task]: name for task, name in candidate.active.items()

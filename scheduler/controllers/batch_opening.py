@@ -46,7 +46,7 @@ class ModeChange:
 
 @dataclass(frozen=True, slots=True)
 class QueryFigures(FiniteFigures):
-    """What a query is expected to take with the modes in force, and with those that would be chosen, in cores.
+    """Expected cores of a query with the modes in force and with the candidate modes.
 
     ``tasks`` are its running tasks, ``load_tasks`` those whose rate is its load. What is not measured is None.
     """
@@ -78,7 +78,7 @@ class LimitThen(FiniteFigures):
 
     @property
     def is_sooner(self) -> bool:
-        """Whether it is missed, and comes nearer with the other modes."""
+        """True if it is missed, and comes nearer with the other modes."""
         return self.is_missed and self.then_s < self.now_s
 
 
@@ -168,7 +168,7 @@ def _decision(user: UserOfQueries, changes: Sequence[ModeChange], evidence: Mode
 
 
 class _Cost:
-    """What queries and their readers take, whose intervals follow them."""
+    """The cost of queries and of their readers, whose intervals follow them."""
 
     def __init__(self, changes: Sequence[ModeChange], evidence: Modes) -> None:
         names = dict.fromkeys(name for change in changes for name in (change.query, *change.readers))

@@ -58,7 +58,7 @@ class BundleOffer(FiniteFigures):
 
     @property
     def words(self) -> str:
-        """What it is for, and what it takes."""
+        """Its purpose and its cost, in words."""
         rate = "each source's own rate" if self.source_per_s is None else f"{self.source_per_s:g} events/s a source"
         return f"a schedule for {rate}, on {'a slot' if self.slots == 1 else f'{self.slots} slots'}"
 

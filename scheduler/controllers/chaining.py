@@ -72,7 +72,7 @@ class FusedChain(FiniteFigures):
 
     @property
     def is_to_be_cut(self) -> bool:
-        """Whether it is too much for a core, or is not to be one query any more."""
+        """True if it is too much for a core, or is not to be one query any more."""
         return self.unwanted or self.cores >= CAPACITY
 
 

@@ -1,4 +1,4 @@
-"""What controllers change: one aspect of one subject, from one value to another, each of the aspect's own type."""
+"""Changes by controllers: one aspect of one subject, from one value to another, each of the aspect's own type."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from scheduler.model.fragment import Slot
 
 
 class Aspect(StrEnum):
-    """What of a subject gets another value. Controllers share these names, and those of subjects: so one of them does
-    not undo what another has done."""
+    """An aspect of a subject that a change sets. Controllers share these names, and those of subjects: so one of them
+    does not undo what another has done."""
 
     SLOT = "slot"  # where a query runs
     STREAM = "stream"  # what carries a stream: ``parent>child``
@@ -24,21 +24,21 @@ class Aspect(StrEnum):
 
 
 class Carriage(StrEnum):
-    """What carries a stream."""
+    """The carrier of a stream."""
 
     CHANNEL = "in a channel"
     WITHIN = "within a query"
 
 
 class Surplus(StrEnum):
-    """Whether a query has tasks that nobody needs."""
+    """Tasks of a query that nobody needs."""
 
     WITH = "with tasks that nobody needs"
     WITHOUT = "without"
 
 
 class BatchMode(StrEnum):
-    """How batches run: one after the other, or each left open for events that come."""
+    """The mode of a query's batches: one after the other, or each left open for events that come."""
 
     MICRO = "micro-batches"
     OPEN = "open"
@@ -119,7 +119,7 @@ class AspectChange:
 
     @property
     def what(self) -> tuple[Aspect, str]:
-        """What gets another value."""
+        """The aspect and the subject of the change."""
         return self.aspect, self.subject
 
     @property

@@ -54,7 +54,7 @@ class LoopStep:
 
 
 def is_due(controller: Controller, *, decided_s: float, now_s: float) -> bool:
-    """Whether a controller that decided last at a moment decides again now; also where the clock was put back."""
+    """True if a controller that decided last at a moment decides again now; also where the clock was put back."""
     since_s = now_s - decided_s
     return since_s < 0 or since_s >= controller.every_s - EARLY_S
 
@@ -105,7 +105,8 @@ def _followed(
 
 
 def _heard(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
-    """What was heard counts only as far as the round can have come: late news of an earlier phase change nothing."""
+    """The round after a report of its progress, which counts only as far as the round can have come: late news of an
+    earlier phase change nothing."""
     become = _BECOMES.get((loop_round.phase, progress.phase))
     return loop_round if become is None else become(loop_round, progress, now_s)
 
@@ -138,7 +139,7 @@ def _taken_back(loop_round: Round, progress: CommandProgress, now_s: float) -> R
 
 
 def _failing(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
-    """What fails is taken back where Weir acted by itself; else people are told, who approved it."""
+    """Round after a failure, which is taken back where Weir acted by itself; else people are told, who approved it."""
     if loop_round.mode != ACTS:
         return replace(loop_round, phase=ENACTING, why=progress.why)
     return replace(loop_round, phase=ROLLING_BACK, why=progress.why)
@@ -225,7 +226,7 @@ def _with_round(
 
 
 def _command(controller: Controller, loop_round: Round) -> Command | None:
-    """What has to be done for a round as it stands, again with each step until it is heard to be done."""
+    """The command that a round needs in its present state."""
     if loop_round.phase == BEGUN:
         return Begin(loop_round)
     if loop_round.phase == WITHDRAWING:

@@ -1,4 +1,4 @@
-"""What a controller is, what it is told, and how a promise is held to what was measured."""
+"""The interface of controllers, their inputs, and the check of a promise against measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLDEST_EVIDENCE_S = 300.0  # older evidence says what was, not what is
 
 @dataclass(frozen=True, slots=True)
 class CommandProgress:
-    """What has become of a round's commands, as whoever carries them out tells.
+    """The progress of a round's commands, as the actuator reports it.
 
     ``phase`` is ``absent`` (nothing yet), ``asked``, ``enacting``, ``in_force``, ``failing`` (in force, and something
     of it fails), ``overtaken`` (it can no longer be done as it was asked for), ``declined`` (nothing has changed, and
@@ -46,7 +46,7 @@ class MeasureSample:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What was measured since a round's change was in force; ``begin_s`` is where measuring began."""
+    """Measurements since a round's change was in force; ``begin_s`` is where measuring began."""
 
     begin_s: float
     samples: tuple[MeasureSample, ...] = ()
@@ -54,7 +54,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Observations:
-    """What the loop is told at one moment.
+    """Facts that the loop gets at one moment.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a controller finds worth it, and why it leaves the rest."""
+    """The decisions of a controller, and its reasons against others."""
 
     decisions: tuple[Decision, ...] = ()
     reasons: tuple[IdleReason, ...] = ()
@@ -115,10 +115,10 @@ class Controller(Protocol):
     least_samples: int = LEAST_SAMPLES
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
-        """What is worth it for teams whose mode is not off; a function of its arguments alone."""
+        """Decisions that are worth it for teams whose mode is not off; a function of its arguments alone."""
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """Whether a promise was kept, by the median of each figure, and these figures in words."""
+        """The verdict on a promise, by the median of each figure, and these figures in words."""
         return held_to_bounds(promise, effect, least=self.least_samples)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:

@@ -26,7 +26,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What a controller would have done, the oldest first, and why it would have left other things at its moments."""
+    """The decisions that a controller would have made, the oldest first, and its reasons against others."""
 
     rounds: tuple[Round, ...]
     reasons: tuple[tuple[float, IdleReason], ...]

@@ -30,7 +30,7 @@ class Candidate(FiniteFigures):
 
 
 def changes_of(fusion: Fusion) -> tuple[AspectChange, ...]:
-    """What a step changes, in the words that all controllers share."""
+    """The changes of a step, in the words that all controllers share."""
     changes = [
         AspectChange(Aspect.STREAM, ">".join(stream), Carriage.CHANNEL, Carriage.WITHIN) for stream in fusion.streams]
     if fusion.dead_tasks:

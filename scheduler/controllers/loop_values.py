@@ -37,7 +37,8 @@ MOVING = frozenset({BEGUN, ENACTING, WITHDRAWING, ROLLING_BACK})  # something ma
 
 @dataclass(frozen=True, slots=True)
 class Policy(FiniteFigures):
-    """What a team lets a controller do: its mode, changes an hour and a day, and the rest after a change in seconds."""
+    """A team's permission for a controller: its mode, changes an hour and a day, and the rest after a change in
+    seconds."""
 
     mode: str = RECOMMENDS
     changes_per_hour: int = 2
@@ -61,7 +62,8 @@ class PromiseBound(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class ControllerPromise(FiniteFigures):
-    """What a change is to bring, and within how many seconds from when it is in force.
+    """The figures that a change is to bring, and the time within which it is to do so, in seconds from when it is in
+    force.
 
     ``load`` is what it was measured at (events/s, or None where it does not depend on load): later figures count where
     the load is about the same.
@@ -117,7 +119,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class IdleReason:
-    """Why an evaluation did not lead to a round, for one team."""
+    """The reason why an evaluation did not lead to a round, for one team."""
 
     team: str
     target: str
@@ -146,18 +148,18 @@ class Round:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in flight."""
+        """True if it is in flight."""
         return self.phase in OPEN_PHASES
 
     @property
     def has_changed(self) -> bool:
-        """Whether its change was in force, or may have been."""
+        """True if its change was in force, or may have been."""
         return self.changed_s is not None or self.phase in {ENACTING, CHECKING, ROLLING_BACK}
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What the loop knows: rounds in flight and those that ended lately, of every controller.
+    """The state of the loop: rounds in flight and those that ended lately, of every controller.
 
     ``clock_s`` is the newest moment that it has seen; time does not run backwards for it.
     """

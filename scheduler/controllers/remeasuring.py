@@ -95,7 +95,7 @@ def _decision(reading: ProfileReading, beyond: Sequence[Drift], deviation: float
 
 
 def _in_words(beyond: Sequence[Drift]) -> str:
-    """What contradicts a profile, in a sentence."""
+    """The contradictions of a profile, in a sentence."""
     templates = {"rate": "a peak rate of {observed:.3g} events/s where it says {expected:.3g}",
             "cpu": "{observed:.0%} of a slot's CPU where it says {expected:.0%}",
             "memory": "{observed:.0%} of a slot's memory where it says {expected:.0%}"}

@@ -1,4 +1,4 @@
-"""What keeps the loop from doing too much: budgets, rest, and nothing back and forth. Each veto is a sentence."""
+"""Vetoes against too many changes by the loop: budgets, rest, and nothing back and forth. Each veto is a sentence."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PEACE_S = DAY_S  # for so long what was refused, or did not bring what it promis
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """How many changes a team still has for a controller, in the hour and in the day."""
+    """The remaining changes of a team for a controller, in the hour and in the day."""
 
     in_hour: int
     in_day: int
 
 
 def allowance(state: LoopState, controller: str, team: str, policy: Policy, *, now_s: float) -> Allowance:
-    """What is left of a team's budget for a controller.
+    """The remainder of a team's budget for a controller.
 
     Every round counts that has begun, also one that people approve, or that was taken back, for as long as it is in
     flight and then from its last change; one that was given up before it changed or proposed anything does not. Rounds
@@ -53,7 +53,7 @@ def allowance(state: LoopState, controller: str, team: str, policy: Policy, *, n
 def veto(
     controller: Controller, state: LoopState, decision: Decision, policies: Mapping[str, Policy], *, now_s: float
 ) -> str:
-    """Why a decision is not carried out now; empty where nothing stands against it.
+    """The reason why a decision is not carried out now; empty where nothing stands against it.
 
     Parameters
     ----------
@@ -74,7 +74,8 @@ def veto(
 
 
 def _in_flight(controller: Controller, state: LoopState, decision: Decision) -> Iterator[str]:
-    """What is under way already stands against it; against what is urgent, only what moves queries or is the same.
+    """The rounds under way that stand against a decision; against what is urgent, only what moves queries or is the
+    same.
 
     Against what goes alongside others stands of its team only what is moving, and of other controllers' rounds about
     its target none that people are merely asked about: nothing has changed yet that it could be confused with.
@@ -146,7 +147,7 @@ def _values_had(state: LoopState, change: AspectChange, now_s: float) -> Iterato
 
 
 def _unwelcome(controller: Controller, state: LoopState, decision: Decision, now_s: float) -> str:
-    """What people refused, or what did not bring what it promised, is left in peace for a day."""
+    """The reason against a change that people refused, or that did not bring what it promised, for a day."""
     for loop_round in state.rounds:
         if loop_round.controller != controller.name or _ended_s(loop_round, now_s) <= now_s - PEACE_S:
             continue
@@ -161,8 +162,8 @@ def _unwelcome(controller: Controller, state: LoopState, decision: Decision, now
 
 
 def _undone(state: LoopState, decision: Decision, now_s: float) -> str:
-    """What had to be taken back at once is not made again for a day, by whichever controller: load that comes and goes
-    makes nothing go back and forth, however slowly."""
+    """The reason against a change that had to be taken back at once, for a day and for every controller: load that
+    comes and goes makes nothing go back and forth, however slowly."""
     decided_changes = {(change.what, change.after) for change in decision.changes}
     for loop_round in state.rounds:
         if loop_round.decision.urgent and loop_round.has_changed and (
@@ -184,7 +185,7 @@ def _last_s(loop_round: Round, now_s: float) -> float:
 
 
 def _ended_s(loop_round: Round, now_s: float) -> float:
-    """When a round ended, or what it changed was taken back after its end; now while it is in flight."""
+    """The end of a round, or the moment when its change was taken back later; now while it is in flight."""
     return now_s if loop_round.is_open or loop_round.ended_s is None else max(
         loop_round.ended_s, loop_round.back_s or 0.0)
 

@@ -1,4 +1,4 @@
-"""What adaptation is told: dataflows with goals, their tasks with alternates, what comes and waits, and room."""
+"""Evidence for adaptation: dataflows with goals, their tasks with alternates, what comes and waits, and room."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def adapted_now(world: World, name: str) -> AdaptedDataflow | None:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """What the dataflows of now had to do over kept history, with the alternates and slots of now."""
+    """The loads of the present dataflows over kept history, with the present alternates and slots."""
     figures, elements = _Figures(world, world.goals, begin_s, end_s), world.elements()
     every_s = max(EVERY_S, MINUTE.step_s * math.ceil((end_s - begin_s) / MOST_FRAMES / MINUTE.step_s))
     at_s = begin_s
@@ -108,7 +108,7 @@ class AdaptationPoint:
 
 
 def points_now(world: World) -> dict[str, AdaptationPoint]:
-    """What each running dataflow with goals reaches, by the means of the newest points."""
+    """The present result of each running dataflow with goals, by the means of the newest points."""
     measured = _Figures(world, world.goals, world.now_s - POINT_S, world.now_s).recent()
     points, elements = {}, world.elements()
     for name in world.goals:
@@ -125,7 +125,7 @@ def points_now(world: World) -> dict[str, AdaptationPoint]:
 
 @dataclass(frozen=True)
 class _Forecasts:
-    """What is expected: rates by source, and the speed of cores by node."""
+    """Expectations: rates by source, and the speed of cores by node."""
 
     rates: Mapping[str, MinuteForecast]
     speeds: Mapping[str, MinuteForecast]
@@ -328,8 +328,8 @@ def _room(
     world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: MeasuredMeans,
     slowing: Mapping[str, Sequence[float]],
 ) -> AdaptationRoom:
-    """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there; less where
-    their cores are expected to become slower. In seconds of a core as fast as now."""
+    """The room of slots for some tasks: all but what drivers, batches, and other queries and tasks take there; less
+    where their cores are expected to become slower. In seconds of a core as fast as now."""
     fragments = {home.id: home for home in homes.values()}
     batches = world.batches(list(fragments))
     taken: dict[str, float] = {}

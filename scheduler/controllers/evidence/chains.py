@@ -1,4 +1,4 @@
-"""What chaining is told: limits that are not met, the queries on their ways, and the chains that it has made."""
+"""Evidence for chaining: limits that are not met, the queries on their ways, and the chains that it has made."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def evidence(world: World) -> Chains | None:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """When limits were missed, by kept history: those of now, along their ways of now; those of then are not kept."""
+    """Missed limits in kept history: those of now, along their ways of now; those of then are not kept."""
     ways = _with_steps(world, _ways(world, world.limit_statuses()))
     limited = [(way, LimitSeries.of(way.measured_by, world.estate)) for way in ways]
     history = KeptSeries(world.history, [line for _, lines in limited for line in lines.all], MINUTE, begin_s, end_s)
@@ -205,7 +205,7 @@ def _lately(world: World, dataflow: str, tasks: tuple[str, ...]) -> Lines:
 
 
 def _joined(estate: Estate, plan: Plan, query: str) -> tuple[AspectChange, ...]:
-    """What a plan changed that fused a query: each stream within it that was in a channel before."""
+    """The streams that a plan fused a query from: each stream within it that was in a channel before."""
     heads = [plan.fragments_before[name].tasks[0] for name in plan.fragments_after[query].inherits]
     tasks = set(estate.fragments[query].tasks)
     return tuple(

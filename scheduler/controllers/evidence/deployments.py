@@ -1,4 +1,4 @@
-"""What deployment is told: what runs where and exchanges what, who may ask for moves, and what moved lately."""
+"""Evidence for deployment: what runs where and exchanges what, who may ask for moves, and what moved lately."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST_RATE = 1e-6  # events/s by which a rate is divided at the least
 
 
 def evidence(world: World) -> Deployments | None:
-    """What runs where now, by the medians of the last minutes; None where nothing is known of what runs."""
+    """The present deployment, by the medians of the last minutes; None where nothing is known of what runs."""
     if not world.is_heard:
         return None
     askers, now_s = _askers(world), world.now_s
@@ -45,7 +45,7 @@ def evidence(world: World) -> Deployments | None:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """What the queries of now took over kept history, where they are now; where others were is not kept."""
+    """The loads of the present queries over kept history, on their present slots; where others were is not kept."""
     askers = _askers(world)
     lines = Lines(world.history, world.estate, _candidates(askers), begin_s=begin_s, end_s=end_s, grain=MINUTE)
     by_query = {query: lines.cores(of_query[0].tasks) for query, of_query in askers.items()}
@@ -78,7 +78,7 @@ def effect(loop_round: Round, world: World) -> Effect | None:
 
 
 def _left_slot(loop_round: Round, world: World, since_s: float) -> dict[int, float]:
-    """What the queries on the slot that was left take, in cores, by second: what its driver takes is in no promise."""
+    """The cores of the queries on the left slot, by second: what its driver takes is in no promise."""
     slot = loop_round.decision.arguments.get("source", "")
     queries = [
         Series(QUERY, bundle.id, "cpu") for fragment in world.estate.fragments.values() if fragment.active_tasks
@@ -134,7 +134,7 @@ def _askers(world: World) -> dict[str, tuple[Asker, ...]]:
 
 
 def _candidates(askers: Mapping[str, tuple[Asker, ...]]) -> list[Candidate]:
-    """What is measured of each query and dataflow, as kept series have it."""
+    """Candidates with the names of their kept series."""
     return [
         Candidate(asker.dataflow, asker.team, asker.touched, NO_FUSION, NO_LOAD, asker.tasks, asker.load_tasks)
         for of_query in askers.values() for asker in of_query]

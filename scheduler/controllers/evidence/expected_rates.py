@@ -16,8 +16,8 @@ SLOWER = 0.03  # what is less is not worth a sentence
 
 @dataclass(frozen=True, slots=True)
 class ExpectedMinute:
-    """What a dataflow's sources are expected to make together in a minute, in events a second, and between which
-    figures that is, by the mean absolute errors of their forecasts."""
+    """The expected events a second of a dataflow's sources together in a minute, with bounds from the mean absolute
+    errors of their forecasts."""
 
     at_s: float
     per_s: float
@@ -55,14 +55,14 @@ def expected_course(forecast: MinuteForecast | None, seen_per_s: float, now_s: f
 
 
 def expected_slowing(forecast: MinuteForecast, now_s: float) -> tuple[float, ...]:
-    """How fast a node's cores will be in the next minutes, as a part of their present speed: never more than 1, so that
-    a core that is to become faster is used once it is."""
+    """The expected speed of a node's cores in the next minutes, as a part of their present speed: never more than 1, so
+    that a core that is to become faster is used once it is."""
     ahead = forecast.ahead(now_s) if forecast.last > 0 else ()
     return tuple(min(1.0, speed / forecast.last) for speed in ahead) or (1.0,) * AHEAD
 
 
 def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
-    """What is expected of the speed of a node's cores, how sure that is, or why the last minute decides."""
+    """The expected speed of a node's cores and its certainty, or why the last minute decides."""
     if not (ahead := forecast.ahead(now_s)):
         return f"The cores of {node} are expected to stay as fast as in the last minute. {forecast.why_averages}"
     wrong = sum(forecast.errors) / len(forecast.errors)
@@ -71,7 +71,7 @@ def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
 
 
 def told_slowing(forecasts: Mapping[str, MinuteForecast], nodes: Set[str], now_s: float) -> Iterator[str]:
-    """What is said of nodes whose cores are expected to become slower by more than `SLOWER`."""
+    """Sentences about nodes whose cores are expected to become slower by more than `SLOWER`."""
     for node in sorted(nodes & forecasts.keys()):
         if sum(course := expected_slowing(forecasts[node], now_s)) < (1 - SLOWER) * len(course):
             yield speed_expectation(node, forecasts[node], now_s)
@@ -81,7 +81,7 @@ def told_expectations(
     running: Mapping[str, str], rates_now: Mapping[str, float], courses: Mapping[str, Sequence[float]],
     forecasts: Mapping[str, MinuteForecast],
 ) -> Iterator[str]:
-    """What is expected to be more than now, how sure that is, and where what comes now is expected to last."""
+    """Sentences about rates that are expected to rise or to last, and their certainty."""
     for task, course in courses.items():
         name, forecast = name_of(running, task), forecasts.get(task)
         if forecast is not None and forecast.why_averages:

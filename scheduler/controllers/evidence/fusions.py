@@ -1,4 +1,4 @@
-"""What defragmentation is told: the steps that the estate allows, and what passes there and costs, now and then."""
+"""Evidence for defragmentation: the steps that the estate allows, and what passes there and costs, now and then."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def measured_now(world: World, possible: Sequence[Candidate]) -> list[Candidate]
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """What there was to decide by, of the queries of now, from when each was there; those of then are not kept."""
+    """The evidence over kept history for the present queries, from when each was there; those of then are not kept."""
     possible = _possible(world)
     started_s = world.started_s
     lines = Lines(world.history, world.estate, possible, begin_s=begin_s, end_s=end_s, grain=MINUTE)

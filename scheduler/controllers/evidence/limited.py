@@ -19,7 +19,8 @@ _BEGIN, _END, _SOURCE = ("heads", "heads_stream"), ("ends", "ends_stream"), "hea
 
 
 def measured_by(estate: Estate, dataflow: str, limit: LatencyLimit) -> dict[str, str]:
-    """What a decision notes of a limit, so that its effect can be measured: running tasks stay, whatever is fused."""
+    """The arguments of a decision on a limit by which its effect can be measured: running tasks stay, whatever is
+    fused."""
     submitted = estate.submitted[dataflow]
     if not limit.along:
         return {METRIC: metric_of(limit), "ends": " ".join(submitted.running[task] for task in submitted.sinks)}
@@ -52,7 +53,7 @@ class LimitSeries:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is from when events come to when they leave its ends."""
+        """True if it is from when events come to when they leave its ends."""
         return self.begin == LatencyPoint() and not self.end.stream
 
     @property
@@ -71,8 +72,7 @@ class LimitSeries:
 
 
 def _age_ms(point: LatencyPoint, history: KeptSeries) -> Line:
-    """How old events are at a point. A stream of which nothing is measured is within a query by now: it takes no time.
-    """
+    """Age of events at a point. A stream of which nothing is measured is within a query by now: it takes no time."""
     parts = [history.most(point.ages) if point.ages else 0.0,
              np.nan_to_num(history.total(point.later)) if point.later else 0.0,
              history.total(point.twice) / 2 if point.twice else 0.0]

@@ -47,7 +47,7 @@ class KeptSeries:
         self._points = history.read(set(series), grain, begin_s=first_s, end_s=last_s) if series and count else {}
 
     def index(self, at_s: float) -> int:
-        """Which point a moment is in."""
+        """The index of the point that a moment is in."""
         return int((at_s - self._first_s) // self._step_s)
 
     def total(self, series: Sequence[Series]) -> Line:
@@ -75,7 +75,7 @@ class KeptSeries:
 
 
 class Lines:
-    """What was measured over a range of what some candidates are about.
+    """Measured lines of some candidates over a range.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Lines:
         return self._kept.total([Series(DATAFLOW, dataflow, "latency_p50_ms")])
 
     def channel(self, stream: tuple[str, str]) -> Line:
-        """What a channel adds to a stream's latency in ms: on the way and in wait for a batch."""
+        """The part of a channel in a stream's latency, in ms: on the way and in wait for a batch."""
         name = ">".join(stream)
         return self._kept.total([Series(STREAM, name, "channel_p50_ms")]) + np.nan_to_num(
             self._kept.total([Series(STREAM, name, "wait_p50_ms")]))

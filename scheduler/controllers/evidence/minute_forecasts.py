@@ -38,7 +38,7 @@ LAST = "last"
 
 @dataclass(frozen=True, slots=True)
 class MinuteForecast(FiniteFigures):
-    """What is expected of a series, minute by minute.
+    """An expectation of a series, minute by minute.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def judged_course(minutes: Sequence[float] | Rates) -> CourseForecast:
 
 
 def forecast_minutes(minutes: Sequence[float] | Rates, judged: CourseForecast, *, begin_s: float) -> MinuteForecast:
-    """What comes after some minutes, so far ahead that it lasts until it is made again.
+    """The expectation after some minutes, far enough ahead to last until the next one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the controller of open batches is told: the modes that the pacer would choose, and what they are to bring."""
+"""Evidence for the controller of open batches: the modes that the pacer would choose, and what they are to bring."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def evidence(world: World) -> Modes | None:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """What would have been chosen at the rates that there were, for the queries, costs and limits of now."""
+    """The modes that would have been chosen at past rates, for the present queries, costs and limits."""
     then = _Then(world)
     rates = {name: _rates(world.estate, name) for name in then.queries.costs}
     history = KeptSeries(world.history, [line for lines in rates.values() for line in lines], MINUTE, begin_s, end_s)
@@ -167,7 +167,8 @@ class _Then:
         self._modes = Modes()
 
     def modes(self, rates: Mapping[str, float]) -> Modes:
-        """What would have been chosen at these rates into the queries, in events/s; of those alone that ran then."""
+        """The modes that would have been chosen at these rates into the queries, in events/s; of those alone that ran
+        then."""
         if rates.keys() == self._rates.keys() and all(
                 abs(rate - self._rates[name]) <= CHANGED * self._rates[name] for name, rate in rates.items()):
             return self._modes

@@ -1,4 +1,4 @@
-"""What adaptation is told of schedules: the one that a dataflow runs by, and the one for what is expected now; and of
+"""Evidence on schedules for adaptation: the one that a dataflow runs by, and the one for what is expected now; and of
 tasks for which the one of now would cut the ring anew."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _uneven(
 def _working(
     world: World, home: Fragment, loads: KeyLoads, measured: MeasuredMeans
 ) -> Iterator[tuple[str, KeyedLoad]]:
-    """What each bundle has to do: events in the blocks that wait for it, and how full its slot is."""
+    """The load of each bundle: events in the blocks that wait for it, and how full its slot is."""
     coming = sum(measured.out_per_s.get(parent, 0.0) for parent in world.estate.tasks[home.tasks[0]].parents)
     full = _cores_by_slot(world, measured)
     for bundle in working_bundles(home):

@@ -1,4 +1,4 @@
-"""What runs on which slot and what passes between queries, as a deployment: from an estate and what is measured."""
+"""The present deployment of queries: from an estate and what is measured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from scheduler.reuse.division import is_placed
 
 @dataclass(frozen=True, slots=True)
 class DeploymentFacts:
-    """What a deployment is made of.
+    """The facts that a deployment is made of.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ def deployment_of(
 def bytes_between_nodes(
     estate: Estate, tasks: Collection[str], event_bytes: Mapping[str, float]
 ) -> dict[str, float]:
-    """What each event of a task sends between nodes, to or from the queries that some tasks are in now."""
+    """Bytes that each event of a task sends between nodes, to or from the present queries of some tasks."""
     names = {estate.places[task][0] for task in tasks if task in estate.places}
     sent: dict[str, float] = defaultdict(float)
     for stream in _streams(working_in(estate), event_bytes, about=names):
@@ -117,7 +117,7 @@ def working_in(estate: Estate) -> dict[str, Fragment]:
 
 
 def cpu_of(reports: Reports, bundle: RunningBundle) -> float | None:
-    """What a bundle takes now, in cores; None where its node has not measured that yet."""
+    """The cores that a bundle takes now; None where its node has not measured that yet."""
     report = reports.query(bundle.slot, bundle.id)
     return None if report is None else report.cpu
 
@@ -161,7 +161,7 @@ def _streams(
 
 
 def _shares(fragment: Fragment) -> list[tuple[RunningBundle, float]]:
-    """What part of a stream each bundle of a fragment has."""
+    """Each bundle of a fragment with its part of a stream."""
     bundles = fragment.queries
     total = sum(bundle.weight for bundle in bundles)
     return [(bundle, bundle.weight / total if total else 0.0) for bundle in bundles]

@@ -22,7 +22,7 @@ def evidence(world: World) -> ProfileEvidence:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """What there was to decide by, of the profiles of now, by what running bundles were seen to do."""
+    """The evidence of past moments for the present profiles, from the loads of running bundles."""
     past = world.past_profiles(begin_s - COMPARED_S, end_s)
     at_s = begin_s
     while at_s <= end_s:
@@ -32,7 +32,7 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
 
 
 def effect(loop_round: Round, world: World) -> Effect | None:
-    """How far the new profile is from what runs, where enough was seen of it."""
+    """The deviation of the new profile from what runs, where enough was seen of it."""
     deviation = worst(world.drifts_since(loop_round))
     if deviation is None or loop_round.changed_s is None:
         return None

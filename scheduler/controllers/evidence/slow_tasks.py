@@ -31,8 +31,8 @@ def evidence(world: World) -> HoldUps | None:
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
-    """When batches of the chains of now took longer than others may be held up, minute by minute, and which task added
-    most of that."""
+    """The minutes in which batches of present chains took longer than others may be held up, with the task that added
+    most."""
     chains = [
         fragment for fragment in world.estate.fragments.values() if fragment.active > 1 and not fragment.divided]
     batches = {fragment.id: Series(QUERY, fragment.id, "batch_ms") for fragment in chains}

@@ -63,8 +63,8 @@ class QueryBatches:
 
 @dataclass(frozen=True, slots=True)
 class PacingFacts:
-    """What intervals and modes are chosen from: queries, limits by dataflow, and why queries cannot have open batches
-    (empty where they can)."""
+    """The facts that intervals and modes are chosen from: queries, limits by dataflow, and why queries cannot have open
+    batches (empty where they can)."""
 
     queries: Queries
     wants: Sequence[tuple[str, LatencyLimit, LimitOnWay]]
@@ -126,11 +126,11 @@ class World(Clock, Protocol):
 
     @property
     def is_heard(self) -> bool:
-        """Whether anything is known of what runs: without it there is no evidence."""
+        """True if anything is known of what runs: without it there is no evidence."""
 
     @property
     def estate(self) -> Estate:
-        """What runs, for whom and where."""
+        """The running estate."""
 
     @property
     def running(self) -> Collection[str]:
@@ -138,11 +138,11 @@ class World(Clock, Protocol):
 
     @property
     def reports(self) -> Reports:
-        """What nodes report."""
+        """The reports of nodes."""
 
     @property
     def history(self) -> History:
-        """What was measured."""
+        """The history of measurements."""
 
     @property
     def task_types(self) -> TaskTypes:
@@ -150,11 +150,11 @@ class World(Clock, Protocol):
 
     @property
     def prices(self) -> Prices:
-        """What CPU, slots and traffic cost, with batches as they are."""
+        """The prices of CPU, slots and traffic, with the present batches."""
 
     @property
     def costs(self) -> Costs:
-        """What batches and events cost here."""
+        """The costs of batches and events here."""
 
     def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
         """A controller's rounds that began since, the oldest first; where phases are named, those that are there."""
@@ -167,7 +167,7 @@ class World(Clock, Protocol):
 
     @property
     def channel_ms(self) -> Mapping[Stream, float]:
-        """What channels add to the latency of streams now, in milliseconds: on the way and in wait for a batch."""
+        """The latency that channels add to streams now, in milliseconds: on the way and in wait for a batch."""
 
     @property
     def started_s(self) -> Mapping[str, float]:
@@ -179,7 +179,7 @@ class World(Clock, Protocol):
 
     @property
     def fusing_rule(self) -> DefragmentRule:
-        """When a defragmentation is worth it."""
+        """The rule for worthwhile defragmentations."""
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
         """The plan that made a query of others; None where there is none, or a round of this controller made it."""
@@ -192,7 +192,7 @@ class World(Clock, Protocol):
 
     @property
     def usual_interval_s(self) -> float:
-        """How far apart batches begin where nobody has chosen another interval."""
+        """The interval of batches where nobody has chosen another, in seconds."""
 
     def slow_tasks(self) -> Sequence[SlowTask] | None:
         """The tasks that have made chains slow for that long, of chains of which others need a part alone; None where
@@ -202,10 +202,10 @@ class World(Clock, Protocol):
 
     @property
     def thresholds(self) -> Thresholds:
-        """When a slot has too much or too little to do."""
+        """The thresholds of high and low slots."""
 
     def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
-        """What runs where and exchanges what, with these queries' CPU, and those for which ever more events wait."""
+        """The deployment of these queries with their CPU, and the queries for which ever more events wait."""
 
     def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
         """Bytes that an event of each task sends between nodes, of the queries of some tasks; None where that is not
@@ -232,11 +232,11 @@ class World(Clock, Protocol):
         """The schedule that a submitted dataflow runs by; None where it runs without one."""
 
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
-        """The schedule that such a dataflow would get by the same pair for a rate; a ``WeirError`` where there is none.
-        """
+        """Schedule that such a dataflow would get by the same pair for a rate; a ``WeirError`` where there is none."""
 
     def key_loads(self, fragments: Sequence[Fragment]) -> Mapping[str, KeyLoads]:
-        """How events spread over keys, by id of those of these fragments that are divided by key and were counted."""
+        """The distribution of events over keys, by id of those of these fragments that are divided by key and were
+        counted."""
 
     # Re-measuring
 
@@ -250,12 +250,12 @@ class World(Clock, Protocol):
         """The slot on which a profile in use could be measured again now; or why on none."""
 
     def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
-        """How far the profile that a round had measured is from what runs; nothing before that is known."""
+        """The drift from the profile that a round had measured; nothing before that is known."""
 
     # Limits
 
     def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
-        """What became of each latency limit that is in one of these states, by dataflow and number."""
+        """The status of each latency limit that is in one of these states, by dataflow and number."""
 
     def wanted_modes(self) -> WantedModes | None:
         """The modes of batches that would be chosen if they were free; None where nobody has looked lately."""
@@ -264,7 +264,7 @@ class World(Clock, Protocol):
         """The batches of some queries; those that are not known are left out."""
 
     def pacing_facts(self) -> PacingFacts:
-        """What modes are chosen from: queries whose batches' cost is known, at the rates of now."""
+        """The facts that modes are chosen from: queries whose batches' cost is known, at the rates of now."""
 
 
 W = TypeVar("W", bound=World)
