@@ -42,7 +42,7 @@ def _require_kinds(kinds: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What rules are told of a plan, for one team that it concerns.
+    """Facts of a plan that rules decide by, for one team that it concerns.
 
     ``money_per_hour`` is what it costs an hour more, capacity of slots that it keeps included; ``touches_others``
     whether another team notices it or pays more; ``pause_ms`` for how long something that runs is expected to stand;
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What is demanded in the cases that it fits: those of its kinds (none: of any), whose, and above a price."""
+    """A demand for the cases that it fits: those of its kinds (none: of any), whose, and above a price."""
 
     kinds: tuple[str, ...] = ()
     whose: Whose = "any"
@@ -76,7 +76,7 @@ class Clause:
             raise ValueError("an approval counts for more than 0 and at most 10,000 hours")
 
     def fits(self, case: Case) -> bool:
-        """Whether the clause is about this case."""
+        """True if the clause is about this case."""
         return (
             (not self.kinds or case.kind in self.kinds)
             and (self.whose == "any" or (self.whose == "own") is case.own)
@@ -104,7 +104,7 @@ class Automatic:
             raise ValueError("a pause is 0 ms or longer")
 
     def allows(self, case: Case) -> bool:
-        """Whether the team agrees to this without being asked."""
+        """True if the team agrees to this without being asked."""
         return (
             (not self.kinds or case.kind in self.kinds)
             and case.money_per_hour <= self.most_money_per_hour and case.pause_ms <= self.most_pause_ms
@@ -113,7 +113,8 @@ class Automatic:
 
 @dataclass(frozen=True, slots=True)
 class EnactmentWindow:
-    """When plans may be enacted: on some days of the week (Monday is 0), from a minute of the day to another.
+    """A window in which plans may be enacted: on some days of the week (Monday is 0), from a minute of the day to
+    another.
 
     One that ends before it begins ends on the next day.
     """
@@ -131,7 +132,7 @@ class EnactmentWindow:
             raise ValueError("a window ends at another time than it begins")
 
     def is_open(self, at_ms: int) -> bool:
-        """Whether it is within the window."""
+        """True if it is within the window."""
         day, minute = _weekday(at_ms), at_ms % DAY_MS / MINUTE_MS
         if self.begin_min < self.end_min:
             return day in self.days and self.begin_min <= minute < self.end_min
@@ -154,7 +155,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDemand:
-    """What a team demands of one plan: so many approvals of people with a role, each of which counts for some hours.
+    """A team's demand for one plan: so many approvals of people with a role, each of which counts for some hours.
 
     None where it agreed beforehand; ``why`` says by what.
     """
@@ -169,7 +170,7 @@ class ApprovalDemand:
         return self.approvals == 0
 
     def asks_less_than(self, other: ApprovalDemand) -> bool:
-        """Whether it asks for fewer approvals than another, of a lower role, or for ones that count for longer."""
+        """True if it asks for fewer approvals than another, of a lower role, or for ones that count for longer."""
         if self.automatic or other.automatic:
             return self.automatic and not other.automatic
         lasts, lasted = (float("inf") if demand.expires_after_h is None else demand.expires_after_h
@@ -179,7 +180,7 @@ class ApprovalDemand:
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """Why nothing is enacted now, and until when; None where nobody can tell."""
+    """The reason why nothing is enacted now, and the end of that; None where nobody can tell."""
 
     reason: str
     until_ms: int | None
@@ -200,7 +201,7 @@ class Rules:
             raise ValueError(f"at most {MOST_ENTRIES} of a kind are kept")
 
     def demand(self, case: Case) -> ApprovalDemand:
-        """What the team demands of a plan."""
+        """The team's demand for a plan."""
         if self.automatic is not None and self.automatic.allows(case):
             return ApprovalDemand(0, why="below the limit that the team agrees to beforehand")
         clause = next((clause for clause in self.clauses if clause.fits(case)), self.otherwise)
@@ -212,7 +213,7 @@ class Rules:
                    key=lambda freeze: freeze.until_ms, default=None)
 
     def closed(self, at_ms: int) -> Closure | None:
-        """What stands in the way of enacting anything now; None where nothing does."""
+        """The obstacle to enacting anything now; None where nothing does."""
         if (longest := self.frozen(at_ms)) is not None:
             return Closure(f"freeze{f': {longest.reason}' if longest.reason else ''}", longest.until_ms)
         if self.windows and not any(window.is_open(at_ms) for window in self.windows):
@@ -239,7 +240,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class DemandStatus:
-    """How far a team's demand is met: whose approvals count, how many more it takes, when the first of them expires."""
+    """Progress of a team's demand: whose approvals count, how many more it takes, when the first of them expires."""
 
     counted: tuple[int, ...]
     missing: int
@@ -301,7 +302,7 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
 
 
 def status_of(demand: ApprovalDemand, approvals: Iterable[Approval], *, at_ms: int) -> DemandStatus:
-    """How far a demand is met by some approvals; one person counts once, by their last approval."""
+    """The progress of a demand with some approvals; one person counts once, by their last approval."""
     last = {approval.person: approval for approval in sorted(approvals, key=lambda approval: approval.at_ms)}
     lasts_ms = None if demand.expires_after_h is None else int(demand.expires_after_h * HOUR_MS)
     counted = [

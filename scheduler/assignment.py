@@ -57,7 +57,7 @@ class SlotAssigner:
         return on_other_slots(placement, slots, streams)
 
     def _buys(self, placement: Placement) -> bool:
-        """Whether it takes more slots than there are; a slot that others have part of is one that it has already."""
+        """True if it takes more slots than there are; a slot that others have part of is one that it has already."""
         return sum(slot not in self.supply.taken for slot in placement.slots) > self._free_slots
 
     @cached_property
@@ -128,7 +128,7 @@ class SlotAssigner:
         return [solver.right_mate(position) for position in range(len(tasks_on))]
 
     def _allowed(self, tasks: Mapping[str, int], offer: _Offer, unchanged: np.ndarray) -> np.ndarray:
-        """Which of the offered slots these tasks may be on; ``unchanged`` is the one that the mapping chose."""
+        """The offered slots that these tasks may be on; ``unchanged`` is the one that the mapping chose."""
         if not tasks:
             allowed = np.ones_like(unchanged)
         elif (unchanged & offer.taken).any():

@@ -148,7 +148,8 @@ class _Version:
 
     @cached_property
     def running(self) -> Mapping[str, str]:
-        """What executes each task: of the document, and what the version that runs has besides to make those from."""
+        """The running task of each task: of the document, and what the version that runs has besides to make those
+        from."""
         running = dict(self.merged.running)
         named = {running_id: task_id for task_id, running_id in sorted(self.before.running.items())}
         running_ids, unseen = set(running.values()), [task_id for task_id in running.values() if task_id in named]
@@ -174,7 +175,7 @@ class _Version:
 
     @cached_property
     def left(self) -> Mapping[str, Activity]:
-        """How each running task stands that only the version that runs now uses."""
+        """The activity of each running task that only the running version uses."""
         used = set(self.running.values())
         return {
             task_id: stands for task_id, stands in unmerge(self.estate, self.before.id).activities.items()
@@ -252,7 +253,7 @@ class _Version:
             stopped=sum(stands == "leaves" for stands in alternative.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:
-        """What others pay more or less: of what is joined, and of what is left to them."""
+        """Changes of others' bills: of what is joined, and of what is left to them."""
         others = [task_id for task_id, stands in self.left.items() if stands == "works"]
         totals: dict[str, float] = {}
         for shared, comes in ((self.joined, True), (others, False)):
@@ -264,7 +265,7 @@ class _Version:
             BillChange(name, round(money, 6)) for name, money in sorted(totals.items()) if abs(money) >= LEAST)
 
     def _state_note(self) -> str:
-        """What stops with state of its own: another change back would not find it."""
+        """A note about state that stops: another change back would not find it."""
         types = self.newcomer.task_types
         names = sorted(
             task_id for task_id, running_id in self.before.running.items()

@@ -40,7 +40,7 @@ def wanted_of(schedule: Schedule, task: str) -> tuple[WantedBundle, ...]:
 
 
 def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
-    """What part of a task's events each of its slots gets, by position, as it is stored: together they are 1."""
+    """The share of a task's events for each of its slots, by position, as it is stored: together they are 1."""
     shares = schedule.prediction.routed.shares[task]
     shares = {position: shares[position] for position in sorted(schedule.placement.counts[task])}
     return whole_groups(shares) if task in schedule.job.by_key else _rounded(shares)
@@ -48,7 +48,8 @@ def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Where a schedule's tasks start, by running task: the slot of each fragment, and the bundles of divided ones."""
+    """The first homes of a schedule's tasks, by running task: the slot of each fragment, and the bundles of divided
+    ones."""
 
     slots: Mapping[str, str] = field(default_factory=dict)
     bundles: Mapping[str, tuple[RunningBundle, ...]] = field(default_factory=dict)
@@ -106,7 +107,7 @@ def bundle_ids(fragments: Iterable[Fragment], running: Mapping[str, str]) -> Cal
 
 
 def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency: str) -> Promise:
-    """What a schedule promises; ``id_of`` names the bundle of a task on a slot."""
+    """The promise of a schedule; ``id_of`` names the bundle of a task on a slot."""
     job, prediction = schedule.job, schedule.prediction
     limit = prediction.routed.limit
     return Promise(
@@ -157,7 +158,7 @@ def promise_of(schedule: Schedule, *, id_of: Callable[[str, str], str], currency
 
 
 def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
-    """What reviewers should know of a schedule: that it is for less than comes, or for more, or does not keep its own
+    """Notes for the reviewers of a schedule: that it is for less than comes, or for more, or does not keep its own
     rate."""
     job, notes = schedule.job, []
     coming = input_rates_per_s(job.dataflow, task_types=task_types)
@@ -192,7 +193,7 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
 
 
 def _hot_notes(schedule: Schedule) -> list[str]:
-    """That some keys alone have more events than their bundle is to have: nothing that divides keys helps there."""
+    """Notes on keys that alone have more events than their bundle is to have: nothing that divides keys helps there."""
     notes = []
     for task in sorted(schedule.job.by_key & schedule.placement.counts.keys()):
         keys, shares = schedule.job.keys.get(task), weights_of(schedule, task)

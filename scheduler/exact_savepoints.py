@@ -36,7 +36,7 @@ class SavepointDiffers(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class TaskBeginning:
-    """How one task begins from a savepoint.
+    """The beginning of one task from a savepoint.
 
     ``begins`` is ``state`` (with its state of then), ``position`` (a source, with the next event of then), ``nothing``
     (it keeps no state) or ``refused`` (it is not the task that was saved); ``why`` says it in words that follow the
@@ -103,7 +103,7 @@ def savepoint_of(
 def restored(
     saved: SavedStates, dataflow: Dataflow, running: Mapping[str, str], *, task_types: TaskTypes
 ) -> dict[str, SavedTask]:
-    """What running tasks begin with of a dataflow that begins from a savepoint; raises as `require_restorable`.
+    """The beginnings of running tasks of a dataflow that begins from a savepoint; raises as `require_restorable`.
 
     Parameters
     ----------
@@ -137,7 +137,8 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
 
 
 def beginnings(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> list[TaskBeginning]:
-    """How each task of a dataflow begins from a savepoint, in the document's order; then what the savepoint alone has.
+    """The beginning of each task of a dataflow from a savepoint, in the document's order; then what the savepoint alone
+    has.
     """
     keeping = {task.id for task in _kept(dataflow, task_types)}
     of_dataflow = [_beginning(saved, dataflow, task, task_types) if task.id in keeping
@@ -162,7 +163,8 @@ def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes
 
 
 def identity_apart(dataflow_id: str, saved: SavedStates) -> str:
-    """What sets the tasks of a dataflow that begins from a savepoint apart from those of another past."""
+    """A mark of identity that separates the tasks of a dataflow that begins from a savepoint from those of another
+    past."""
     return f"{dataflow_id}:{saved.id}"
 
 
@@ -187,7 +189,7 @@ def _beginning(saved: SavedStates, dataflow: Dataflow, task: Task, task_types: T
 
 
 def _difference(saved: SavedIdentity | None, dataflow: Dataflow, task: Task, task_types: TaskTypes) -> str:
-    """Why a task cannot go on with what was saved of it, in words; empty where it can."""
+    """The reason why a task cannot continue its saved part, in words; empty where it can."""
     if saved is None:
         return "is not in the savepoint"
     kind, version, config = _identity(dataflow, task, task_types)

@@ -1,5 +1,4 @@
-"""What a plan lets stand still for a while: the queries that hand over or restart, and whether they change their node.
-"""
+"""Interruptions of a plan: the queries that hand over or restart, and whether they change their node."""
 
 from __future__ import annotations
 

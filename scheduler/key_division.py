@@ -135,7 +135,7 @@ def ring_cut(
 
 
 def fullest(ranges: Mapping[int, KeyRanges], shares: Mapping[int, float], loads: KeyLoads) -> float:
-    """What the bundle with most to do gets for each event that it was to get; 1 where all get their shares."""
+    """The load of the fullest bundle for each event that it was to get; 1 where all get their shares."""
     return max(
         sum(loads.share(KeyRange(first, size, "")) for first, size in ranges[index]) / share
         for index, share in shares.items() if share)
@@ -175,14 +175,14 @@ def cut_off(pieces: Sequence[KeyPiece], size: int) -> tuple[list[KeyPiece], list
 
 
 def within(pieces: Iterable[KeyPiece], ranges: KeyRanges) -> list[KeyPiece]:
-    """What of some pieces lies in some ranges."""
+    """The parts of some pieces that lie in some ranges."""
     cuts = [(max(piece.first, first), min(piece.first + piece.size, first + size), piece.giver)
             for piece in pieces for first, size in ranges]
     return [KeyPiece(begin, end - begin, giver) for begin, end, giver in cuts if begin < end]
 
 
 def has_given(was: Iterable[RunningBundle], fragment: Fragment) -> bool:
-    """Whether one of these bundles has given keys away since, and works on: then bundles of the fragment's task may."""
+    """True if one of these bundles has given keys away since, and works on: then bundles of the fragment's task may."""
     now = {bundle.id: bundle.key_ranges for bundle in fragment.bundles if not bundle.leaving}
     return any(now.get(bundle.id, bundle.key_ranges) != bundle.key_ranges for bundle in was)
 

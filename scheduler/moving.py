@@ -40,7 +40,7 @@ FileSecrets = Collection[tuple[str, str]]
 def why_not_moved(
     estate: EstateView, fragment: Fragment, *, task_types: TaskTypes, from_copy: bool = False
 ) -> str:
-    """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave.
+    """The reason why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave.
 
     What rests of one that goes on from a copy of its state goes along, and rests there.
     """
@@ -58,8 +58,8 @@ def why_not_to_other_nodes(
     estate: EstateView, fragment: Fragment, bundle: RunningBundle, *, task_types: TaskTypes,
     file_secrets: FileSecrets = frozenset(),
 ) -> str:
-    """Why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty where it
-    can go to any.
+    """The reason why a query that can leave its slot stays on its node, in words that follow "cannot be moved:"; empty
+    where it can go to any.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def why_not_to_other_nodes(
 
 
 def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secrets: FileSecrets) -> str:
-    """What of a task is on its node and does not go along, in words between its type and the node's name."""
+    """The part of a task that is on its node and does not go along, in words between its type and the node's name."""
     if task_type.keeps_on_node:
         return "keeps how far it has read on"
     if task_type.terminal in ("parquet", "json"):
@@ -198,7 +198,7 @@ def plan_move(
 
 
 def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragment]) -> tuple[str, ...]:
-    """What reviewers should know of queries that leave the place that a schedule gave them."""
+    """Notes for reviewers about queries that leave the place that a schedule gave them."""
     placed = [name for name, fragment in homes.items() if is_placed(estate, fragment, [submitted])]
     if not placed:
         return ()

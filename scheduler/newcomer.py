@@ -51,7 +51,7 @@ class Newcomer:
         return task_cores(self.dataflow, task_types=self.task_types, prices=self.prices)
 
     def merged(self, *, fresh: bool) -> Merge:
-        """What it finds running and what it adds, with its stateful tasks joined or started anew."""
+        """Running tasks that it reuses and the tasks that it adds, with its stateful tasks joined or started anew."""
         return merge(
             self.estate.tasks, self.dataflow, task_types=self.task_types, scope=self.scope,
             fresh_for=self.dataflow_id if fresh else "", restored=self.restored, unchanged=self.unchanged)
@@ -111,8 +111,7 @@ class Newcomer:
                "queries_started": queries + queries_begun(change), **counts})
 
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
-        """The price of the other choice: to start anew what a merge joins, or the reverse; None where it is the same.
-        """
+        """Price of the other choice: to start anew what a merge joins, or the reverse; None where it is the same."""
         alternative = self.merged(fresh=fresh)
         if alternative.running == merged.running:
             return None

@@ -18,7 +18,7 @@ MODEL_BASED: Pair = ("MBA", "SAM")  # paper [2]'s own pair: the default
 
 
 def keeps_together(pair: Pair) -> bool:
-    """Whether all threads of a bundle are on one slot: bundles are made, and the mapping keeps them whole."""
+    """True if all threads of a bundle are on one slot: bundles are made, and the mapping keeps them whole."""
     return ALLOCATIONS[pair[0]].bundles and MAPPINGS[pair[1]].keeps_together
 
 
@@ -28,7 +28,7 @@ def quick_pair(pair: Pair) -> Pair:
 
 
 def about(pair: Pair) -> str:
-    """What the two do, in a few words."""
+    """A description of the pair in a few words."""
     return f"{ALLOCATIONS[pair[0]].about}; {MAPPINGS[pair[1]].about}"
 
 

@@ -160,7 +160,7 @@ def submitted_in(estate: EstateView, dataflow_id: str) -> Submitted:
 
 
 def touched_by(estate: EstateView, task_ids: Iterable[str], *, besides: Submitted | None = None) -> dict[str, Any]:
-    """Who else uses any of the running tasks, in the fields of a plan; ``besides`` does not count."""
+    """The other users of the running tasks, in the fields of a plan; ``besides`` does not count."""
     used = frozenset() if besides is None else frozenset(besides.running.values())
     team, besides_id = ("", "") if besides is None else (besides.team, besides.id)
     users = [(estate.users_of(task_id), int(task_id in used)) for task_id in task_ids]

@@ -1,4 +1,5 @@
-"""How far a plan is, by what nodes report: which of its steps are in force, and which of its fragments fail and why."""
+"""The progress of a plan, by reports of nodes: which of its steps are in force, and which of its fragments fail and
+why."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class PlanProgress:
 
 
 def plan_progress(plan: Plan, evidence: EnactmentEvidence) -> PlanProgress:
-    """How far a plan is.
+    """The progress of a plan.
 
     Parameters
     ----------

@@ -168,7 +168,8 @@ def plan_submission(
 def merged_plainly(
     estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, fresh: bool = False
 ) -> Merge:
-    """What a dataflow would find and add with a schedule: its tasks are as they were submitted, none is contained.
+    """The tasks that a dataflow would reuse and add with a schedule: its tasks are as they were submitted, none is
+    contained.
 
     Parameters
     ----------
@@ -182,7 +183,7 @@ def merged_plainly(
 
 
 def woken(estate: EstateView, merged: Merge) -> dict[str, SlotLoad]:
-    """What the paused tasks that a merge joins will take of their slots, by slot name: they work again with it."""
+    """The load of the paused tasks that a merge joins, by slot name: they work again with it."""
     change = adjust(estate, dict.fromkeys(resting(estate, merged.reused), "works"))
     return growth_of(change.before.values(), change.after.values(), estate.tasks)
 

@@ -38,13 +38,13 @@ PARTS = (SUBMITTED, TASKS, PLACES, FRAGMENTS, USERS, DIVIDED, SIBLINGS, SLOTS)  
 
 @dataclass(frozen=True)
 class Reads:
-    """What a plan looked up: for each part of the estate its keys, and a digest of each answer ("" where none)."""
+    """The look-ups of a plan: for each part of the estate its keys, and a digest of each answer ("" where none)."""
 
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def paying(self) -> Mapping[str, int]:
-        """How many dataflows paid for each running task whose users were looked up."""
+        """The number of dataflows that paid for each running task whose users were looked up."""
         return {task_id: int(count) for task_id, count in self.answers.get(PAYING, {}).items()}
 
     @property
@@ -87,7 +87,7 @@ class ReadTrackingView:
         self.settings = estate.settings  # not noted: intervals change all the time, and no plan follows from them
 
     def users_of(self, task_id: str) -> Users:
-        """Who uses a running task."""
+        """The users of a running task."""
         return self._note(USERS, task_id, self._estate.users_of(task_id))
 
     def least_loaded(
@@ -98,11 +98,11 @@ class ReadTrackingView:
             count, query_cores=query_cores, apart=apart, held_by=held_by, node=node)
 
     def teams_on(self, slots: Collection[str]) -> Mapping[str, Mapping[str, int]]:
-        """Whose queries slots hold; not noted: where teams are apart, each plan is held to it anew (`rebasing`)."""
+        """The tenants of slots; not noted: where teams are apart, each plan is held to it anew (`rebasing`)."""
         return self._estate.teams_on(slots)
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, Any]:
-        """What slots that are on offer have to do; not noted."""
+        """The loads of slots that are on offer; not noted."""
         return self._estate.slot_loads(slots)
 
     def divided_on(self, slots: Collection[str]) -> Sequence[Fragment]:
@@ -114,7 +114,7 @@ class ReadTrackingView:
         return _NotingSiblings(siblings, self._noted[SIBLINGS])
 
     def reads(self, plan: Plan) -> Reads:
-        """What was looked up for a plan, and what the slots have to do that it counts on."""
+        """The look-ups of a plan, and the loads of slots that it counts on."""
         slots = counted_on(plan)
         loads = self._estate.slot_loads(slots)
         noted = {**self._noted, SLOTS: {slot: loads.get(slot) for slot in sorted(slots)}}
@@ -148,7 +148,7 @@ def begun_on(plan: Plan) -> frozenset[str]:
 
 
 class Answers:
-    """What an estate answers now to what plans looked up: each question once, however many plans asked it.
+    """The present answers of an estate to what plans looked up: each question once, however many plans asked it.
 
     Parameters
     ----------
@@ -175,14 +175,14 @@ class Answers:
         self._teams_apart = estate.teams_apart
 
     def changes(self, reads: Reads) -> tuple[ChangedRead, ...]:
-        """What a plan looked up and would find otherwise now; none where it would be made again as it was."""
+        """The look-ups of a plan that would give another answer now; none where it would be made again as it was."""
         return tuple(
             ChangedRead(part, key, gone=not now, new=not before)
             for part in PARTS for key, before in reads.answers.get(part, {}).items()
             if (now := self._digest(part, key)) != before)
 
     def leave_standing(self, reads: Reads) -> bool:
-        """Whether a plan would be made again as it was, and each slot is on offer on which something of it begins.
+        """True if a plan would be made again as it was, and each slot is on offer on which something of it begins.
 
         Of such a plan nothing has to be done before it is taken in. Where teams are apart there is none: whose slots
         are whose has no part in what was noted.

@@ -22,7 +22,7 @@ from .reuse.bill_changes import LEAST
 
 
 def may_be_made_anew(plan: Plan) -> bool:
-    """Whether another plan may stand for this one: not for a schedule, nor for one that moves queries.
+    """True if another plan may stand for this one: not for a schedule, nor for one that moves queries.
 
     What those decide is where things run, by measurements and loads of the moment.
     """
@@ -68,7 +68,7 @@ def _meaning(plan: Plan) -> tuple[Any, ...]:
 
 
 def _dearer(before: Plan, now: Plan) -> bool:
-    """Whether bills rise by more than was reviewed: that of a team that was named, or all together.
+    """True if bills rise by more than was reviewed: that of a team that was named, or all together.
 
     Teams that share its tasks meanwhile may be named now and were not then. What tasks are measured to cost moves from
     minute to minute: what is within `SAME_COST` is no other rise.

@@ -86,7 +86,7 @@ def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
 
 
 def _division_of(task: str, parts: tuple[WantedBundle, ...], fragment: Fragment, job: Job) -> TaskDivision:
-    """How a schedule has a task. One with keys that fits one thread runs undivided, as it did."""
+    """The division of a task by a schedule. One with keys that fits one thread runs undivided, as it did."""
     if task not in job.by_key:
         return TaskDivision(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
     is_one = len(parts) == 1 and not fragment.divided
@@ -169,7 +169,7 @@ def plan_schedule(
 
 
 def _unordered_note(estate: EstateView, change: FragmentChange, task_types: TaskTypes) -> str:
-    """What reviewers should know of stateful tasks that no longer get events in order; empty where all do."""
+    """A note for reviewers about stateful tasks that no longer get events in order; empty where all do."""
     # Beside a new bundle another one works on, or drains what it has: order is not kept, for a while or for good.
     begun = sorted(
         {step.fragment for step in change.steps if kind_of(step).begins and step.bundle}
@@ -209,7 +209,7 @@ def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
 
 
 def _cut_notes(change: FragmentChange) -> list[str]:
-    """What reviewers should know of chains that are cut."""
+    """Notes for reviewers about chains that are cut."""
     gone = [fragment_id for fragment_id in change.before if fragment_id not in change.after]
     if not gone:
         return []
@@ -222,7 +222,7 @@ def _cut_notes(change: FragmentChange) -> list[str]:
 
 
 def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -> list[str]:
-    """What reviewers should know of tasks that are divided over several slots for the first time."""
+    """Notes for reviewers about tasks that are divided over several slots for the first time."""
     several = [
         task
         for task, fragment in now.items()
@@ -236,7 +236,7 @@ def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -
 
 
 def _far_notes(now: Mapping[str, Fragment]) -> list[str]:
-    """What reviewers should know of tasks whose keys go to other nodes."""
+    """Notes for reviewers about tasks whose keys go to other nodes."""
     far = [task for task, fragment in now.items() if fragment.far_takers]
     return [
         f"Keys of {_named(far)} continue on another node. Their states go there through the broker, so these keys "
@@ -249,7 +249,7 @@ def _named(names: Sequence[str], most: int = 5) -> str:
 
 
 def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_types: TaskTypes) -> list[str]:
-    """That some tasks stay as they are, and why."""
+    """Notes about tasks that stay as they are, with the reasons."""
     _, stuck = _schedulable(estate, dataflow_id, dataflow, task_types=task_types)
     if not stuck:
         return []
@@ -261,7 +261,7 @@ def _price(
     estate: EstateView, submitted: Submitted, change: FragmentChange, *, task_types: TaskTypes, prices: Prices,
     schedule: Schedule, running: Mapping[str, Fragment],
 ) -> Price:
-    """What its queries take more or less than before, and what its slots cost besides."""
+    """The change in cost of its queries, and the price of its slots besides."""
     before, after = _query_ids(change.before.values()), _query_ids(change.after.values())
     by_cpu = price_of_rearrangement(
         estate, submitted, task_types=task_types, prices=prices, queries_started=len(after - before),

@@ -35,7 +35,7 @@ Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those
 
 @dataclass(frozen=True)
 class Job(FiniteFigures):
-    """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
+    """A job to schedule: a dataflow's tasks with their rates, streams and profiles.
 
     Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread. A
     ``by_key`` task has one thread on each of its slots, and each has some of its keys; ``keys`` says of those that run
@@ -56,7 +56,8 @@ class Job(FiniteFigures):
 
 @dataclass(frozen=True)
 class SchedulingOptions(FiniteFigures):
-    """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
+    """The options that all schedules of a comparison share: routing, times for the latency estimate, the solver's
+    effort.
 
     More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once. As many as
     the default are mapped within seconds. New ``machines`` are bought by the paper's rule (``published``), or the
@@ -327,7 +328,7 @@ def _on_cheapest(
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
 ) -> Schedule:
-    """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
+    """Prediction for a placement, and the price of those of its slots that hold something; all are of the supply."""
     placement = placement.in_use()
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=options.routing, allocation=allocation,

@@ -19,7 +19,7 @@ from .model.settings_of_fragments import USUAL, FragmentSettings
 
 @dataclass(frozen=True, slots=True)
 class EnactmentEvidence:
-    """What is known of the estate while a plan is enacted: reports by node, nodes and slots that are ``gone``, and the
+    """The state of the estate while a plan is enacted: reports by node, nodes and slots that are ``gone``, and the
     ``settings`` of fragments, and how many tasks work in each (``active``), as they are now: which may be others than
     the plan made them.
 
@@ -34,18 +34,18 @@ class EnactmentEvidence:
     active: Mapping[str, int] = field(default_factory=dict)
 
     def is_gone(self, slot: str) -> bool:
-        """Whether a slot, or its node, is no longer in the estate."""
+        """True if a slot, or its node, is no longer in the estate."""
         return slot in self.gone or node_of(slot) in self.gone
 
     @property
     def all_heard(self) -> bool:
-        """Whether every node that is awaited reports."""
+        """True if every node that is awaited reports."""
         return set(self.awaited) <= set(self.reports)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEvidence:
-    """What is known of one query that a step concerns; ``query`` is None where its slot does not mention it."""
+    """The state of one query that a step concerns; ``query`` is None where its slot does not mention it."""
 
     step: Step
     fragment: Fragment
@@ -60,7 +60,7 @@ class QueryEvidence:
 
     @property
     def publishes(self) -> bool:
-        """Whether the stream that the step is about goes to its reader."""
+        """True if the stream that the step is about goes to its reader."""
         if self.query is None:
             return False
         position = self.fragment.tasks.index(self.step.task or "")
@@ -146,12 +146,12 @@ def _has_taken_over(evidence: QueryEvidence) -> bool:
 
 
 def _is_kept(evidence: QueryEvidence) -> bool:
-    """Whether a paused query is on its slot, with what it has."""
+    """True if a paused query is on its slot, with what it has."""
     return evidence.query is not None and evidence.query.state == STOPPED
 
 
 def _has_left_its_node(evidence: QueryEvidence) -> bool:
-    """Whether the node that has what a query goes on with has nothing more to do for it, where that is another."""
+    """True if the node that has what a query goes on with has nothing more to do for it, where that is another."""
     inherits, home = evidence.fragment.inherited_by(evidence.bundle)
     if not home or home in evidence.gone:
         return True
@@ -184,7 +184,7 @@ def _tail_is_open(evidence: QueryEvidence) -> bool:
 
 
 def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
-    """Whether all who write for a divided fragment divide their streams by its weights, or by its keys."""
+    """True if all who write for a divided fragment divide their streams by its weights, or by its keys."""
     weights = {bundle.part: bundle.weight for bundle in fragment.queries}
     by_key = fragment.divided_by_key
     routes = [
@@ -196,7 +196,7 @@ def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> b
 
 
 def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
-    """Whether the queries run as they are set now: where the setting was replaced since, nothing more is to come."""
+    """True if the queries run as they are set now: where the setting was replaced since, nothing more is to come."""
     wanted_real_time = evidence.settings.get(step.fragment, USUAL).real_time
     return _every_query(
         lambda of_query: of_query.runs and of_query.query is not None and of_query.query.real_time == wanted_real_time
@@ -204,7 +204,7 @@ def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool
 
 
 def _is_switched(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
-    """Whether the queries were told of the alternate that is on now, which may be another than the plan's."""
+    """True if the queries were told of the alternate that is on now, which may be another than the plan's."""
     wanted_alternate = evidence.settings.get(step.fragment, USUAL).alternates.get(step.task or "")
     if wanted_alternate is None:  # the task goes on in another query
         return True
@@ -313,7 +313,7 @@ def steps_done(plan: Plan, evidence: EnactmentEvidence) -> set[str]:
 
 
 def _rests_since(step: Step, plan: Plan, evidence: EnactmentEvidence) -> bool:
-    """Whether a later plan has put to rest what a step begins, or whom it begins it for."""
+    """True if a later plan has put to rest what a step begins, or whom it begins it for."""
     fragment_after, active = plan.fragments_after.get(step.fragment), evidence.active
     if fragment_after is None or step.fragment not in active:  # it is to stop
         return False

@@ -1,4 +1,4 @@
-"""What every algorithm of adaptation is given and gives back."""
+"""Inputs and results of every algorithm of adaptation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scheduler.simulation.problem import HOUR_S, Billing, BreakEven, Conditions,
 
 @dataclass(frozen=True)
 class AdaptationProblem:
-    """What is to be adapted, and to what end: the greatest profit with a mean throughput of at least ``least``.
+    """A problem of adaptation and its goal: the greatest profit with a mean throughput of at least ``least``.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class AdaptationProblem:
 
     @cached_property
     def paid_hours(self) -> float:
-        """What is paid for of a machine that is kept all the time."""
+        """Paid share of the hours of a machine that is kept all the time."""
         return math.ceil(self.hours) if self.billing == "hours" else self.hours
 
     @cached_property
@@ -89,8 +89,8 @@ class AdaptationProblem:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected of the decisions' steps to come: by source events a second, by machine the speed of its
-    cores; and how wrong the mean of its steps is, where that is known: the standard deviation, as a part of it."""
+    """Expectations for the steps of the next decisions: by source events a second, by machine the speed of its cores;
+    and how wrong the mean of its steps is, where that is known: the standard deviation, as a part of it."""
 
     rates_per_s: Mapping[str, Sequence[float]]
     speeds: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -102,11 +102,11 @@ class Forecast:
 
     @property
     def steps(self) -> int:
-        """How many steps it looks ahead."""
+        """The number of steps it looks ahead."""
         return len(next(iter(self.rates_per_s.values())))
 
     def from_step(self, first: int) -> Forecast:
-        """What it says once so many of its steps are over; the last step at least."""
+        """This forecast after so many of its steps have passed; the last step at least."""
         first = min(first, self.steps - 1)
         return Forecast({source: course[first:] for source, course in self.rates_per_s.items()},
                         {vm: course[first:] for vm, course in self.speeds.items()}, self.error)
@@ -130,7 +130,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class AdaptationStep:
-    """What is known when a decision is due: how many there were before, what runs and was seen, what is expected.
+    """Facts at the moment of a decision: how many there were before, what runs and was seen, what is expected.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class DeployFunction(Protocol):
 
 
 class AdaptFunction(Protocol):
-    """What is to run from now on, by what was seen or is expected."""
+    """The placement to run from now on, from what was seen or is expected."""
 
     def __call__(self, problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement: ...
 
@@ -178,5 +178,5 @@ def left_of_begun_hour(begun_s: float, at_s: float) -> float:
 
 
 def hour_ends(problem: AdaptationProblem, begun_s: float, at_s: float) -> bool:
-    """Whether a machine that is kept until the next decision is paid for once more."""
+    """True if a machine that is kept until the next decision is paid for once more."""
     return left_of_hour(problem, begun_s, at_s) < problem.step_s

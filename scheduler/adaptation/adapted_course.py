@@ -18,7 +18,7 @@ from .course_forecasts import CourseForecast, forecast_course, forecast_from
 
 
 class Drawn(Chance, Protocol):
-    """What an oracle's errors are drawn from."""
+    """The random source of an oracle's errors."""
 
     def normal(self, mean: float, deviation: float, size: int) -> np.ndarray:
         """So many numbers of a normal distribution."""
@@ -28,7 +28,7 @@ class Forecaster(Protocol):
     """Whoever forecasts in a simulation."""
 
     def forecast(self, number: int, now: Instant) -> Forecast:
-        """What is expected at a decision, of which the first that it is asked at has the number 1."""
+        """The expectation at a decision; the first decision has the number 1."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class LearnedForecasts:
         self.stated: dict[str, CourseForecast] = {}  # by source, the newest
 
     def forecast(self, number: int, now: Instant) -> Forecast:
-        """What is expected at a decision, from all that was seen at those before it."""
+        """The expectation at a decision, from all that was seen at those before it."""
         for series, seen_now in ((self._rates, now.rates_per_s), (self._speeds, now.speeds)):
             for name, value in seen_now.items():
                 series.setdefault(name, []).append(value)
@@ -83,7 +83,7 @@ class OracleForecasts:
         self._made: tuple[int, Forecast] | None = None
 
     def forecast(self, number: int, now: Instant) -> Forecast:
-        """What is expected at a decision. `ValueError` where the simulation does not say what will be."""
+        """The expectation at a decision. `ValueError` where the simulation does not say what will be."""
         if self._made is None or number - self._made[0] >= self.every:
             if now.future is None:
                 raise ValueError("an oracle needs what will be; only a simulation has that")
@@ -107,7 +107,7 @@ def adapting(
     problem: AdaptationProblem, deploy: DeployFunction, adapt: AdaptFunction | None, *,
     expected_per_s: Mapping[str, float], rng: Chance, oracle: Forecaster | None = None,
 ) -> Adapts:
-    """What `simulate` asks at each step, which is to be as long as the problem's."""
+    """The function that `simulate` asks at each step; its steps are as long as the problem's."""
     history: list[Instant] = []
 
     def adapts(now: Instant) -> ElasticPlacement:

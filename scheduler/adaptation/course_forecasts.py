@@ -29,7 +29,7 @@ CourseMethod = Callable[[Rates, int, int], Rates | None]
 
 
 def forecast_last(samples: Rates, steps: int, season: int) -> Rates:
-    """What was seen last goes on."""
+    """The newest values, repeated."""
     return np.full(steps, samples[-1])
 
 
@@ -50,8 +50,8 @@ def forecast_trend(samples: Rates, steps: int, season: int) -> Rates:
 
 
 def forecast_season(samples: Rates, steps: int, season: int) -> Rates | None:
-    """What came at the same time of the seasons before, smoothed a little, times how the last samples are against
-    theirs; None with less than one season and `RECENT` samples."""
+    """The smoothed mean of the same time in the seasons before, scaled by how the last samples compare with theirs;
+    None with less than one season and `RECENT` samples."""
     seasons = min(SEASONS, (len(samples) - RECENT) // season)
     if season <= RECENT or seasons < 1:
         return None
@@ -75,7 +75,7 @@ METHODS: dict[str, CourseMethod] = {
 
 @dataclass(frozen=True)
 class ForecastErrors:
-    """How wrong a method was at each step ahead: mean absolute error, as a part of what came on average; of the mean
+    """The errors of a method at each step ahead: mean absolute error, as a part of what came on average; of the mean
     over all steps its standard deviation, likewise; and from how many moments that was seen."""
 
     by_step: tuple[float, ...]
@@ -90,7 +90,7 @@ class ForecastErrors:
 
 @dataclass(frozen=True)
 class CourseForecast:
-    """What is expected of a course, by which method, how wrong that was, and why averages decide where they do.
+    """The expected course, the method, its error, and why averages decide where they do.
 
     ``errors`` is None where too little is known to state any; ``others`` has the errors of every method.
     """
@@ -125,7 +125,7 @@ def forecast_course(
     measured: Sequence[float] | Rates, steps: int, *, season: int, too_wrong: float = TOO_WRONG,
     most_origins: int = ORIGINS,
 ) -> CourseForecast:
-    """What comes next, by the method that was least wrong on what is known.
+    """The next values, by the method that was least wrong on the known ones.
 
     Parameters
     ----------

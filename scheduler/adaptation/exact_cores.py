@@ -87,7 +87,7 @@ def _placed(
 
 
 def is_small(problem: AdaptationProblem, conditions: Conditions) -> bool:
-    """Whether all choices of alternates can be looked at."""
+    """True if all choices of alternates can be looked at."""
     choices = math.prod(map(len, problem.dataflow.tasks.values()))
     if choices > MOST_CHOICES:
         return False

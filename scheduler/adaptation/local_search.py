@@ -118,7 +118,7 @@ def _rounded(
 
 
 def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement:
-    """What is to run by local search, by what the forecast and its error let expect; nothing is drawn."""
+    """The placement to run, by local search, from the forecast and its error; nothing is drawn."""
     scenarios, at_s = expected_scenarios(problem, step), step.now.at_s
     running = step.now.placement
     draft: PlacementDraft = ScenarioDraft(problem.dataflow, running, scenarios)

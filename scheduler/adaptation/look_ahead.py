@@ -25,14 +25,14 @@ from .vm_repacking import give_back, repack
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement:
-    """What is to run from a step of the forecast on."""
+    """A placement to run from a step of the forecast on."""
 
     step: int
     placement: ElasticPlacement
 
 
 def adapt_ahead(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement:
-    """What is due of a plan for the time ahead; nothing is drawn. Without a forecast all goes on as it is."""
+    """The part of a plan for the time ahead that is due; nothing is drawn. Without a forecast all goes on as it is."""
     conditions, at_s = seen(problem, step.now), step.now.at_s
     forecast = step.forecast or Forecast(
         {source: (rate,) for source, rate in conditions.rates_per_s.items()},
@@ -53,7 +53,7 @@ def plan_ahead(
     problem: AdaptationProblem, placement: ElasticPlacement, forecast: Forecast, *, waiting: Mapping[str, float],
     at_s: float,
 ) -> list[PlannedPlacement]:
-    """What is to run now, and from which steps of the forecast on something else (algorithm 5)."""
+    """The placement to run now, and others from later steps of the forecast on (algorithm 5)."""
     plan, first, waits = [PlannedPlacement(0, placement)], 0, dict(waiting)
     changed_at = -1
     while first < forecast.steps:

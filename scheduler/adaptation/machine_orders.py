@@ -24,7 +24,7 @@ REST_AFTER_FAILURE_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class MachineBounds(FiniteFigures):
-    """How many slots machines that were ordered may have together, and what they may cost an hour."""
+    """Bounds of ordered machines: slots together, and cost an hour."""
 
     most_slots: int
     most_per_hour: float

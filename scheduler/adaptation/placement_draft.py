@@ -62,7 +62,7 @@ class PlacementDraft:
         return self.dataflow.tasks[task][self.active[task]]
 
     def speed(self, vm: str) -> float:
-        """How quick each core of a machine is."""
+        """The speed of each core of a machine."""
         return self.conditions.speeds.get(vm, self.vms[vm].kind.speed)
 
     def power(self, task: str) -> float:
@@ -80,12 +80,12 @@ class PlacementDraft:
         return _part(self.done[task], self._wanted[task])
 
     def ratio_of(self, task: str) -> float:
-        """What a task could do, of what it has to do: above 1 where it has more cores than it needs."""
+        """The possible share of a task's load: above 1 where it has more cores than it needs."""
         able = self._power[task] * self.conditions.seconds / self.alternate(task).event_s
         return able / self.events[task] if self.events[task] > 0 else math.inf
 
     def needed(self, task: str, alternate: Alternate) -> float:
-        """How many standard cores an alternate of a task takes for all that it has to do."""
+        """The standard cores that an alternate of a task needs for its whole load."""
         return self.events[task] * alternate.event_s / self.conditions.seconds
 
     def switch(self, task: str, alternate: str) -> None:

@@ -1,4 +1,4 @@
-"""What is expected where a forecast may be wrong: it and what was seen last, weighed by their errors, in two scenarios.
+"""Scenarios where a forecast may be wrong: it and what was seen last, weighed by their errors, in two scenarios.
 
 How wrong a forecast is, it says itself (`Forecast.error`); how far what is seen last is from what comes is seen in
 what came so far. Each counts by the inverse of its error's square (Bates and Granger, "The combination of forecasts",
@@ -43,8 +43,8 @@ def expected_scenarios(problem: AdaptationProblem, step: AdaptationStep) -> tupl
 
 
 def movement(courses: Mapping[str, Sequence[float]], ahead: int) -> float:
-    """How far what is seen last is from the mean of so many steps after it: the root of the mean square, as a part of
-    what is seen; infinite where too little is known."""
+    """The distance of the newest value from the mean of so many steps after it: the root of the mean square, as a part
+    of what is seen; infinite where too little is known."""
     errors = []
     for course in courses.values():
         figures = np.asarray(course, dtype=float)

@@ -29,7 +29,7 @@ MOST_TASKS = 500  # nor with more of them: CE takes half a second for so many, a
 
 @dataclass(frozen=True)
 class AdaptationRoom:
-    """Where tasks run, and what slots have for them.
+    """Homes of tasks, and the room that slots have for them.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class AdaptationCandidate(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class AdaptationAnswer:
-    """What is to be on, what is on now, what else was looked at, and why.
+    """The chosen alternates, the active ones, the other candidates, and the reason.
 
     ``more_slots`` is how many slots the algorithm would have taken besides.
     """

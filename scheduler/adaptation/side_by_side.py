@@ -44,7 +44,7 @@ OFFERED = tuple(ADAPTATIONS)
 
 @dataclass(frozen=True)
 class SimulationSetup:
-    """What is simulated. `ValueError` where it makes no sense, with what would.
+    """The set-up of a simulation. `ValueError` where it makes no sense, with what would.
 
     Parameters
     ----------
@@ -87,17 +87,17 @@ class SimulationSetup:
 
     @property
     def steps(self) -> int:
-        """How many decisions there are."""
+        """The number of decisions."""
         return self.hours * STEPS_AN_HOUR
 
 
 class SimulationChance(Drawn, Chance, Protocol):
-    """What is drawn from; a generator of numpy's is one."""
+    """A source of random numbers; a generator of numpy's is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionMade:
-    """What an algorithm changed at a moment, in seconds since the beginning."""
+    """The changes that an algorithm made at a moment, in seconds since the beginning."""
 
     at_s: float
     switched: tuple[str, ...]
@@ -143,7 +143,7 @@ def world_of(
     setup: SimulationSetup, dataflow: ElasticDataflow, classes: Sequence[VmClass],
     recorded_per_s: Mapping[str, Sequence[float]], rng: SimulationChance, *, speeds: Sequence[Sequence[float]] = (),
 ) -> SimulatedWorld:
-    """What every algorithm of a setup meets.
+    """The world that every algorithm of a setup meets.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def _cores_at_most(dataflow: ElasticDataflow, rates_per_s: Mapping[str, Rates], 
 def _speeds(
     setup: SimulationSetup, recorded_speeds: Sequence[Sequence[float]], rng: SimulationChance
 ) -> Sequence[Rates]:
-    """How quick machines are step by step; none where they are as their class says."""
+    """The speeds of machines step by step; none where they are as their class says."""
     if setup.machines == "recorded":
         return [recorded(speeds[-setup.steps:], setup.steps) for speeds in recorded_speeds]
     return speed_traces(50, setup.steps, rng) if setup.machines == "made" else ()

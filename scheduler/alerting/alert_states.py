@@ -12,7 +12,7 @@ GONE, OFF, WELL = "gone", "off", "well"  # why an alert was resolved
 
 @dataclass(frozen=True, slots=True)
 class AlertTransition:
-    """What one round makes of one alert; ``why`` is of a resolved one."""
+    """The change of one alert in one round; ``why`` is of a resolved one."""
 
     watched: Watched
     before: AlertState | None
@@ -21,19 +21,19 @@ class AlertTransition:
 
     @property
     def fires(self) -> bool:
-        """Whether it begins to fire."""
+        """True if it begins to fire."""
         was_firing = self.before is not None and self.before.phase == FIRING
         return self.after is not None and self.after.phase == FIRING and not was_firing
 
     @property
     def resolves(self) -> bool:
-        """Whether it fired, and is over."""
+        """True if it fired, and is over."""
         return self.after is not None and self.after.phase == RESOLVED
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationInput:
-    """What is known when rules are evaluated.
+    """Facts that rules are evaluated on.
 
     ``readings`` hold what was read for each rule, by rule id and element. Of a rule that is absent from them nothing is
     known now, and its alerts stay as they are; an element that is absent from its rule's is gone.
@@ -46,7 +46,7 @@ class EvaluationInput:
 
 
 def evaluate(evidence: EvaluationInput) -> Sequence[AlertTransition]:
-    """What becomes of every alert in this round; only those that change, in the order of rule and element."""
+    """The transitions of alerts in this round; only those that change, in the order of rule and element."""
     changes = []
     for watched in sorted({*evidence.states, *_read(evidence)}):
         before = evidence.states.get(watched)

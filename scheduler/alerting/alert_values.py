@@ -1,4 +1,4 @@
-"""What alerting is about: rules, what is read for them, and how far an alert is."""
+"""Values of alerting: rules, what is read for them, and how far an alert is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PENDING, FIRING, RESOLVED = "pending", "firing", "resolved"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Element:
-    """What a rule watches: one dataflow, stream, query, source, profile, node, slot, …, by its kind and id."""
+    """A watched element: one dataflow, stream, query, source, profile, node, slot, …, by its kind and id."""
 
     kind: str
     id: str
@@ -48,18 +48,18 @@ class AlertRule:
     above: bool = True
 
     def is_wrong(self, value: float) -> bool:
-        """Whether a value is at the threshold or beyond it."""
+        """True if a value is at the threshold or beyond it."""
         return value >= self.threshold if self.above else value <= self.threshold
 
     def is_well(self, value: float) -> bool:
-        """Whether a value is on the good side of the threshold at which an alert clears."""
+        """True if a value is on the good side of the threshold at which an alert clears."""
         wrong_side = value >= self.clear_threshold if self.above else value <= self.clear_threshold
         return not wrong_side and not self.is_wrong(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertReading:
-    """What is read of one element: its value (None: it is not known now), and what people are told of it.
+    """A value that was read of one element: its value (None: it is not known now), and what people are told of it.
 
     ``cause`` is what alerts have in common that are told together. ``dataflow`` is the id of one that it concerns, and
     ``name`` its name where one alert may be of several (`causes.one_for_each_cause`); ``concerned`` are the ids of all
@@ -77,7 +77,7 @@ class AlertReading:
 
 @dataclass(frozen=True, slots=True)
 class AlertState:
-    """How far the alert of one rule and element is; all times in seconds since the epoch.
+    """The state of the alert of one rule and element; all times in seconds since the epoch.
 
     ``since_s`` is when it began to be wrong, ``calm_s`` since when a firing one reads well, None where it does not.
     """

@@ -16,7 +16,7 @@ NAMED = 3  # dataflows of one alert; the others are counted
 def without_symptoms(
     rules: Mapping[str, AlertRule], readings: Mapping[str, Mapping[Element, AlertReading]]
 ) -> dict[str, dict[Element, AlertReading]]:
-    """What was read for the rules of one team, where a value is not known that something else explains.
+    """The readings for the rules of one team, without values that a known cause explains.
 
     A reading is explained while a rule that it is a symptom of (``RuleKind.symptom_of``) finds something wrong with the
     same dataflow. So no alert begins for it, and one that fires already stays until it is known again.
@@ -37,7 +37,7 @@ def without_symptoms(
 
 
 def one_for_each_cause(readings: Mapping[Element, AlertReading]) -> dict[Element, AlertReading]:
-    """What was read for a rule of which one alert tells all that a cause concerns (``RuleKind.by_cause``).
+    """The readings for a rule whose single alert covers all that a cause concerns (``RuleKind.by_cause``).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which alerts are told together: one notice for many elements of one cause, and quiet for what is muted."""
+"""Notices about groups of alerts: one notice for many elements of one cause, and quiet for what is muted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Mute:
     element: Element | None = None
 
     def covers(self, rule_id: str, element: Element, now_s: int) -> bool:
-        """Whether an alert is muted now; a mute that names nothing covers nothing."""
+        """True if an alert is muted now; a mute that names nothing covers nothing."""
         if now_s >= self.until_s or not (self.rule_id or self.element):
             return False
         return self.rule_id in ("", rule_id) and self.element in (None, element)
@@ -47,7 +47,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What people are to be told: ``fired``, ``more`` that fired since, or that all is ``over``; of which alerts."""
+    """A notice to people: ``fired``, ``more`` that fired since, or that all is ``over``; of which alerts."""
 
     what: str
     members: Sequence[str]
@@ -55,14 +55,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What comes of a look at a group: a notice or none, and whether the group is closed."""
+    """The result of a look at a group: a notice or none, and whether the group is closed."""
 
     notice: Notice | None = None
     closes: bool = False
 
 
 def look_at(group: Group, members: Collection[Member], now_s: int) -> GroupOutcome:
-    """What people are to be told of a group now."""
+    """The notice that is due for a group now."""
     untold = [member.key for member in members if not member.told and not member.quiet]
     is_over = all(member.resolved for member in members)
     if untold and (is_over or now_s >= _next_s(group)):

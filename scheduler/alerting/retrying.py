@@ -1,4 +1,4 @@
-"""When something that could not be delivered is tried again, and when nobody tries any more."""
+"""Times of further attempts at a delivery, and the end of attempts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ MOST_ATTEMPTS = 10
 
 
 def next_attempt_s(attempts: int, now_s: float) -> float | None:
-    """When to try again after so many failed attempts, in seconds since the epoch: each wait is twice the last one.
+    """The time of the next attempt after so many failed ones, in seconds since the epoch: each wait is twice the last
+    one.
 
     None where that was the last attempt, about three hours after the first one.
     """

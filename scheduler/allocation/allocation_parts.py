@@ -1,4 +1,4 @@
-"""What both allocations share: checks, a rate divided into peaks and a rest, and tasks that have one thread."""
+"""Common parts of both allocations: checks, a rate divided into peaks and a rest, and tasks that have one thread."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check(rates_per_s: Mapping[str, float], profiles: Mapping[str, Profile]) -> 
 
 
 def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
-    """How often a peak goes into a rate, and what is left; what only rounding leaves is nothing."""
+    """The number of whole peaks in a rate, and the remainder; what only rounding leaves is nothing."""
     times = math.floor(rate_per_s / peak_per_s * (1 + TOLERANCE))
     rest_per_s = rate_per_s - times * peak_per_s
     return times, rest_per_s if rest_per_s > rate_per_s * TOLERANCE else 0.0

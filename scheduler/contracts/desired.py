@@ -49,7 +49,7 @@ class Input:
 
 
 class ChannelWriter(NamedTuple):
-    """Who writes a channel: a fragment, the position of the task, and the divided fragment that it is routed for."""
+    """The writer of a channel: a fragment, the position of the task, and the divided fragment that it is routed for."""
 
     fragment: str
     position: int
@@ -109,7 +109,7 @@ class WantedFragment:
 
     @property
     def paused(self) -> bool:
-        """Whether it keeps its state and does nothing."""
+        """True if it keeps its state and does nothing."""
         return self.active == 0
 
     @property
@@ -128,18 +128,18 @@ class WantedFragment:
 
     @property
     def streams(self) -> tuple[tuple[str, ...], ...]:
-        """What it reads: for each stream its channels."""
+        """Its inputs: for each stream its channels."""
         channels: dict[str, list[str]] = {}
         for item in self.inputs:
             channels.setdefault(item.task, []).append(item.channel)
         return tuple(tuple(group) for group in channels.values())
 
     def reader_of(self, part: str) -> str:
-        """Who reads the parts of its streams that are named after a bundle."""
+        """The reader of the parts of its streams that are named after a bundle."""
         return self.part_readers.get(part, part)
 
     def readers_of(self, part: str) -> tuple[str, ...]:
-        """Who reads the parts of its streams that are named after a bundle, and those before it."""
+        """The readers of the parts of its streams that are named after a bundle, and those before it."""
         reader = self.reader_of(part)
         return (reader, *self.heirs.get(reader, ()))
 
@@ -150,7 +150,7 @@ class WantedFragment:
 
 @dataclass(frozen=True, slots=True)
 class WantedSlot:
-    """What one slot should run, upstream first."""
+    """The desired fragments of one slot, upstream first."""
 
     fragments: tuple[WantedFragment, ...] = ()
 
@@ -185,17 +185,17 @@ class DesiredState:
         return self.version, self.revision
 
     def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:
-        """What one slot should run."""
+        """The desired fragments of one slot."""
         return self.slots[slot].fragments if slot in self.slots else ()
 
     @cached_property
     def wanted(self) -> Mapping[str, WantedFragment]:
-        """What the node should run, by fragment id."""
+        """The desired fragments of the node, by id."""
         return {fragment.id: fragment for slot in self.slots.values() for fragment in slot.fragments}
 
     @cached_property
     def outgoing(self) -> Mapping[str, WantedFragment]:
-        """What the node should bring to an end for others to go on with, by fragment id."""
+        """The fragments that the node is to finish so that others continue them, by id."""
         return {fragment.id: fragment for fragments in self.handing_over.values() for fragment in fragments}
 
     @cached_property
@@ -204,7 +204,7 @@ class DesiredState:
         return {fragment.id: fragment for fragments in self.remote_heirs.values() for fragment in fragments}
 
     def is_from_elsewhere(self, fragment: WantedFragment) -> bool:
-        """Whether a fragment goes on with the work of those of another node than this."""
+        """True if a fragment goes on with the work of those of another node than this."""
         return fragment.origin not in ("", self.node)
 
     def elsewhere(self, slot: str) -> frozenset[str]:

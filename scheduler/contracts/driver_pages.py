@@ -25,7 +25,7 @@ NO_DRIVER, NO_ANSWER, REFUSED = "no_driver", "no_answer", "refused"
 
 @dataclass(frozen=True, slots=True)
 class DriverPageOrder:
-    """What a node's agent is asked: a page of the driver of a slot, by the slot's index."""
+    """An order to a node's agent: a page of the driver of a slot, by the slot's index."""
 
     id: str
     node: str
@@ -50,5 +50,5 @@ DRIVER_PAGES = Codec(DriverPage)
 
 
 def is_shown(path: str, query: Mapping[str, str]) -> bool:
-    """Whether this is one of the pages that are shown, with no parameter but its own."""
+    """True if this is one of the pages that are shown, with no parameter but its own."""
     return path in SHOWN and query.keys() <= SHOWN[path] and all(map(_VALUE.fullmatch, query.values()))

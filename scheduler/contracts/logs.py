@@ -13,8 +13,8 @@ SEARCHED = 200  # characters of what is searched for
 
 @dataclass(frozen=True, slots=True)
 class LogQuestion:
-    """Which lines: of at least this ``level``, with this text in them whatever its case, the newest ``count``, behind
-    ``after`` of an earlier answer."""
+    """A question for log lines: of at least this ``level``, with this text in them whatever its case, the newest
+    ``count``, behind ``after`` of an earlier answer."""
 
     level: str = INFO
     search: str = ""
@@ -24,7 +24,7 @@ class LogQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOrder(LogQuestion):
-    """What a node is asked, and of whose lines.
+    """An order to a node for the log lines of some fragments.
 
     Those of running tasks (``tasks``), and of queries (``queries``) where a line names no task; or with ``process`` all
     that a process of the node writes (a slot's index, ``spare`` or ``connectors``).

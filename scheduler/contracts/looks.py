@@ -15,8 +15,8 @@ ORDERED, TAKEN, LOOKING, DONE, FAILED = "ordered", "taken", "looking", "done", "
 
 @dataclass(frozen=True, slots=True)
 class LookOrder:
-    """Which source is looked at, and where from: a task's type and config, with the names of its secrets and their
-    team in it, and never their values. With ``proposes`` the config names no columns: the look proposes them."""
+    """An order to look at a source: a task's type and config, with the names of its secrets and their team in it, and
+    never their values. With ``proposes`` the config names no columns: the look proposes them."""
 
     id: str
     node: str
@@ -53,7 +53,8 @@ class ColumnProposal:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What could not be read, as a dead letter of the source would tell it: why, where it was, and how it begins."""
+    """An entry that could not be read, in the form of a dead letter of the source: why, where it was, and how it
+    begins."""
 
     reason: str
     place: str = ""
@@ -62,7 +63,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class LookState:
-    """How far a look is.
+    """The progress of a look.
 
     ``state`` is ``ordered``, ``taken`` (a process starts), ``looking`` (the source has answered), ``done`` or
     ``failed``: then ``message`` and ``remedy`` say why, and ``code``, which is that of the connector's error or one of
@@ -82,7 +83,7 @@ class LookState:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """True if nothing more comes of it."""
         return self.state in (DONE, FAILED)
 
 

@@ -17,7 +17,7 @@ from scheduler.model.ring import Ring
 
 
 class Partitioning(Protocol):
-    """What every way to divide a stream tells."""
+    """Values that every partitioning gives."""
 
     @property
     def bundles(self) -> tuple[str, ...]:
@@ -29,7 +29,7 @@ class Partitioning(Protocol):
 
     @property
     def why_not(self) -> str:
-        """Why a stream cannot be divided so; empty where it can."""
+        """The reason why a stream cannot be divided so; empty where it can."""
 
     def renamed(self, name_of: Callable[[str], str]) -> Partitioning:
         """The same for bundles of other names, or for the channels of their parts."""

@@ -22,7 +22,7 @@ def channel_text(source: str, target: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QosShare:
-    """What a manager watches of one limit: the sequences along ``path`` (fragments) through one of the ``anchors``.
+    """A manager's share of one limit: the sequences along ``path`` (fragments) through one of the ``anchors``.
 
     The mean over ``over_s`` is at most ``limit_s``. Without ``counts_first`` the first fragment is there only because
     it writes the first stream: the limit begins with that. Without ``counts_last`` the last one is there only because
@@ -62,7 +62,7 @@ class QosVertex:
 
     @property
     def longest_s(self) -> float:
-        """How far apart its batches may be at most, in seconds; without an end where that is not known here."""
+        """The longest interval of its batches, in seconds; without an end where that is not known here."""
         return math.inf if self.longest_ms is None else self.longest_ms / 1000
 
 
@@ -84,7 +84,7 @@ class OwnQuery:
 
 @dataclass(frozen=True, slots=True)
 class QosStandIn:
-    """What a node watches in place of another one's manager while that node, and those ``before`` it, are away.
+    """A part that a node watches in place of another one's manager while that node, and those ``before`` it, are away.
 
     ``shares`` are watched in the graph of ``queries`` and ``channels``, as in the set-up of the node that is away.
     """
@@ -121,18 +121,18 @@ class QosSetup:
 
     @property
     def empty(self) -> bool:
-        """Whether the node has nothing to do."""
+        """True if the node has nothing to do."""
         return not self.shares and not self.own
 
     def in_place_of(self, node: str) -> QosSetup:
-        """What its manager would have been set up with that this node stands in for."""
+        """The set-up of the manager of another node, for which this node stands in."""
         part = self.stands_in[node]
         return QosSetup(self.version, node, part.shares, part.queries, part.channels)
 
 
 @dataclass(frozen=True, slots=True)
 class QosReport:
-    """What a node's reporter sends a manager at the end of an interval: one sample of each element, in seconds.
+    """A report of a node's reporter to a manager at the end of an interval: one sample of each element, in seconds.
 
     ``latencies_s`` are of queries and channels. So are ``lifetimes_s``, twice what events waited for a batch (of an
     output buffer: how long it takes to fill); a query's is of all that it reads. The rest is of queries:
@@ -150,7 +150,7 @@ class QosReport:
 
 @dataclass(frozen=True, slots=True)
 class QosWishes:
-    """How far apart a manager wants the batches of one node's queries, by query, and by which set-up it does.
+    """The intervals that a manager wants for one node's queries, by query, and the version of its set-up.
 
     ``node`` is the manager's own; one that stands in for another speaks in the name of that.
     """
@@ -170,7 +170,7 @@ class NodeIntervals:
 def _check(
     shares: Iterable[QosShare], queries: Mapping[str, QosVertex], channels: Iterable[tuple[str, str]]
 ) -> None:
-    """Whether what is watched is in the graph."""
+    """Raises unless the watched elements are in the graph."""
     for end in (end for channel in channels for end in channel):
         if end not in queries:
             raise ValueError(f"a channel ends at {end}, which is no query of the graph")

@@ -74,15 +74,14 @@ class QueryReport:
 
 
 def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
-    """How long ago a query's newest batch with events was done, as of its node's report; None where that is not known.
-    """
+    """The age of a query's newest finished batch with events, as of its node's report; None where that is not known."""
     return None if query.committed_at_ms is None else max(0, at_ms - query.committed_at_ms)
 
 
 def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
-    """How old the oldest batch is that the oldest copy of a query's state lacks, of those that count, as of its node's
-    report; 0 where it lacks none, None where there is no copy. Whichever machines are lost that it may lose, it goes on
-    from there or later."""
+    """The age of the oldest batch that the oldest counted copy of a query's state lacks, as of its node's report; 0
+    where it lacks none, None where there is no copy. Whichever machines are lost that it may lose, it goes on from
+    there or later."""
     if query.copied_at_ms is None:
         return None
     return 0 if query.lacks_none else max(0, at_ms - query.copied_at_ms)
@@ -90,7 +89,7 @@ def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class SlotUse:
-    """What a slot's processes have used since they began: CPU in ms, memory in MB times seconds."""
+    """Use of a slot's processes since they began: CPU in ms, memory in MB times seconds."""
 
     since_ms: int
     cpu_ms: int
@@ -131,7 +130,7 @@ class SpareReport:
 
 @dataclass(frozen=True, slots=True)
 class SpillReport:
-    """What a node has on disk of a channel for a reader that is too slow: MB, and since when it is behind.
+    """The part of a channel on a node's disk for a reader that is too slow: MB, and since when it is behind.
 
     ``refused`` says why it takes no more (``full``: as much as may be; ``team_full``: as much as its team may have);
     then the reader holds its writer back. ``when_behind`` is what its team chose for it.
@@ -146,7 +145,7 @@ class SpillReport:
 
 @dataclass(frozen=True, slots=True)
 class LossReport:
-    """How much a reader has given up of a channel so far, because its team chose that."""
+    """The loss that a reader has accepted of a channel so far, by its team's choice."""
 
     reader: str
     channel: str
@@ -293,7 +292,7 @@ class Reports(Mapping[str, NodeReport]):
         return self._nodes.get(name)
 
     def age_ms(self, name: str) -> int:
-        """How long ago a node's report was sent."""
+        """The age of a node's report."""
         return self._ages_ms.get(name, 0)
 
     def slot(self, name: str) -> SlotReport | None:
@@ -308,17 +307,17 @@ class Reports(Mapping[str, NodeReport]):
         return None if report is None else report.fragments.get(query_id)
 
     def spill(self, slot: str, query_id: str) -> SpillReport | None:
-        """What a slot's node has on disk for a query that reads too slowly, or None."""
+        """The spill of a slot's node for a query that reads too slowly, or None."""
         node = self._nodes.get(Slot.of(slot).node)
         return None if node is None else node.spills.get(query_id)
 
     def connector(self, slot: str, task_id: str) -> ConnectorReport | None:
-        """What the connector host of a slot's node tells of a live source, or None."""
+        """The report of the connector host of a slot's node on a live source, or None."""
         node = self._nodes.get(Slot.of(slot).node)
         return None if node is None or node.connectors is None else node.connectors.sources.get(task_id)
 
     def sink(self, slot: str, task_id: str) -> SinkReport | None:
-        """What the connector host of a slot's node tells of a sink that it writes, or None."""
+        """The report of the connector host of a slot's node on a sink that it writes, or None."""
         node = self._nodes.get(Slot.of(slot).node)
         return None if node is None or node.connectors is None else node.connectors.sinks.get(task_id)
 

@@ -13,8 +13,8 @@ States = Mapping[str, Sequence[str | None]]  # by running task, of each of its f
 
 @dataclass(frozen=True, slots=True)
 class Savepoint:
-    """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
-    channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
+    """The remains of a fragment: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read,
+    by channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
     above that it wrote there, or in parts of that stream), and the state of its tasks. ``repeats`` of a copy of a query
     that works: how many batches it has done; those behind them are repeated under their numbers. Once another goes on
     from that, ``recorded`` is how many of these are recorded, and ``reads`` are the channels that they read."""
@@ -31,11 +31,11 @@ class Savepoint:
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
-    """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
+    """The beginning of a fragment: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
     leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
     and state. It ``repeats`` the batches of another, whose copy that is: its own first one is the next of those, begins
-    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``;
-    of those that are ``gone`` there was nothing left to read."""
+    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``; of those that
+    are ``gone`` there was nothing left to read."""
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class InvalidTrial(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class TrialOrder:
-    """What is to be measured, and where.
+    """An order for a measurement.
 
     ``slot`` is the slot's index on the node, as the desired state names it. ``feed`` is the chain of tasks, source
     first, each ``{"type": …, "config": …}``, whose output the task gets, replayed at the rate; it is empty where the
@@ -67,7 +67,7 @@ class TrialOrder:
 
 @dataclass(frozen=True, slots=True)
 class TrialProgress:
-    """How far a trial is.
+    """The progress of a trial.
 
     ``state`` is one of ``ordered``, ``taken`` (until its slot is ready), ``feed`` (making the events), ``driver``
     (warming the driver up), ``base`` (measuring the slot without it), ``starting``, ``idle`` (measuring the query
@@ -93,7 +93,7 @@ class TrialSample:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """What came of a trial.
+    """The result of a trial.
 
     CPU and memory are shares of the slot above base load: of one core, and of what memory it has beyond what its driver
     takes without any query. ``idle_cpu`` and ``idle_memory`` are what the query takes while no event comes.
@@ -145,7 +145,7 @@ class TrialResult:
 
     @property
     def passing(self) -> bool:
-        """Whether what went wrong may go well the next time."""
+        """True if the error may not occur the next time."""
         return self.code in PASSING
 
 

@@ -1,4 +1,4 @@
-"""What a deployment is: bundles on slots, what passes between them, and what each of them takes."""
+"""The values of a deployment: bundles on slots, what passes between them, and what each of them takes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Deployment:
 
     @cached_property
     def loads(self) -> Mapping[str, float]:
-        """What is asked of each slot, in cores; more than 1 where it has too much to do."""
+        """The load of each slot, in cores; more than 1 where it has too much to do."""
         loads = dict.fromkeys(self.slots, 0.0)
         for bundle in self.bundles.values():
             loads[bundle.slot] += bundle.cores
@@ -90,14 +90,14 @@ class Deployment:
         return partners
 
     def by_node(self, bundle: str) -> dict[str, float]:
-        """What passes between a bundle and all bundles of each node."""
+        """The traffic between a bundle and all bundles of each node."""
         rates: dict[str, float] = defaultdict(float)
         for partner, rate in self.partners.get(bundle, {}).items():
             rates[self.nodes[partner]] += rate
         return rates
 
     def between_nodes(self, names: Collection[str]) -> float:
-        """What passes between some bundles and those of other nodes, among them too."""
+        """The traffic between some bundles and those of other nodes, among them too."""
         return sum(rate for (source, target), rate in self.traffic.items()
                    if (source in names or target in names) and self.nodes[source] != self.nodes[target])
 

@@ -1,5 +1,5 @@
-"""What a move would change: what its slots have to do, and what passes between nodes by the change of the allocation
-score (paper [4], equations 4 and 5), for one bundle or several that go together.
+"""The effects of a move: what its slots have to do, and what passes between nodes by the change of the allocation score
+(paper [4], equations 4 and 5), for one bundle or several that go together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Load = Literal["high", "normal", "low"]
 
 @dataclass(frozen=True, slots=True)
 class SlotChange:
-    """What a slot has to do now and would have to do then, in cores, and whether that is much."""
+    """The load of a slot now and after a move, in cores, and whether it is high."""
 
     slot: str
     before: float
@@ -26,7 +26,7 @@ class SlotChange:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """What a move would change.
+    """The effects of a move.
 
     Parameters
     ----------
@@ -42,23 +42,23 @@ class Foreseen:
 
     @property
     def saved(self) -> float:
-        """How much more passes within nodes then: of one bundle, the change of its allocation score. Negative where
-        less does."""
+        """The additional traffic within nodes after the move: of one bundle, the change of its allocation score.
+        Negative where less does."""
         return self.between_before - self.between_after
 
     @property
     def makes_high(self) -> bool:
-        """Whether the slot that it goes to has too much to do then."""
+        """True if the slot that it goes to has too much to do then."""
         return self.slots[-1].load == "high"
 
 
 def load_of(cores: float, thresholds: Thresholds) -> Load:
-    """Whether a slot with so much to do is high, normal or low."""
+    """The state of a slot with so much load: high, normal or low."""
     return "high" if cores > thresholds.high else "low" if cores < thresholds.low else "normal"
 
 
 def foresee(deployment: Deployment, bundles: Collection[str], target: str, thresholds: Thresholds) -> Foreseen:
-    """What a move of some bundles to a slot would change."""
+    """The effects of a move of some bundles to a slot."""
     now = replace(deployment, slots=sorted({*deployment.slots, target}))
     then = now.moved(bundles, target)
     former_slots = sorted({now.bundles[name].slot for name in bundles} - {target})

@@ -132,7 +132,7 @@ class Search:
                     waiting.append(partner)
 
     def _alone(self, bundle: str, node: str) -> float:
-        """What would pass within nodes more if only this bundle went."""
+        """The additional traffic within nodes if only this bundle went."""
         nodes = self._deployment.nodes
         home, gain = nodes[bundle], 0.0
         for partner, rate in self._deployment.partners.get(bundle, {}).items():

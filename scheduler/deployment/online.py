@@ -32,7 +32,7 @@ Case = Literal["balance", "lacking", "communication", "settled"]
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """When a slot is high or low, in cores; how much less its target must have after a balancing move; and ASC above
+    """The thresholds of a slot, in cores; how much less its target must have after a balancing move; and ASC above
     which traffic is worth a move, in the unit of the traffic."""
 
     high: float = 0.85
@@ -135,13 +135,13 @@ def _stuck(
 
 
 def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
-    """Whether a slot is asked for too much, or its queues grow and it has something to do."""
+    """True if a slot is asked for too much, or its queues grow and it has something to do."""
     load = deployment.loads[slot]
     return load > thresholds.high or (slot in deployment.queues and load >= thresholds.low)
 
 
 def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
-    """What a slot is asked for; and where ever more events wait there, how many do, of what moves where it is that."""
+    """Load of a slot in words; and where ever more events wait there, how many do, of what moves where it is that."""
     demand = f"{slot} needs {deployment.loads[slot]:.2f} cores"
     waiting = deployment.queues.get(slot, 0.0)
     if not waiting:
@@ -153,8 +153,7 @@ def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
 
 
 def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:
-    """How many cores slots lack, and how many more slots would do at what price, in a sentence; empty where they lack
-    none.
+    """The cores that slots lack and the slots and price that would do, in a sentence; empty where they lack none.
 
     Parameters
     ----------
@@ -239,7 +238,7 @@ def _best(
 def _has_room(
     loads: Mapping[str, float], bundle: PlacedBundle, slot: str, thresholds: Thresholds, *, balances: bool
 ) -> bool:
-    """Whether a slot stays below high with a bundle; and, to balance, below what the bundle's slot had before."""
+    """True if a slot stays below high with a bundle; and, to balance, below what the bundle's slot had before."""
     after = loads[slot] + bundle.cores
     if balances and after > loads[bundle.slot] - thresholds.margin:
         return False

@@ -12,7 +12,7 @@ LEAST_POINTS = 9
 
 
 def grows(waiting: Sequence[float]) -> bool:
-    """Whether a queue grows: in each third of the time more waits than in the one before, and in the last much more.
+    """True if a queue grows: in each third of the time more waits than in the one before, and in the last much more.
 
     Medians of thirds, so that no single batch, and no wave that is shorter than a third, counts as growth.
 

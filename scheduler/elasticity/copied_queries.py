@@ -1,5 +1,5 @@
-"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy, and those
-that are paused, which have nothing to repeat. Pure."""
+"""Queries with copies of their state on other nodes: those that repeat themselves exactly from a copy, and those that
+are paused, which have nothing to repeat. Pure."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ CHANGING_HANDS = "its keys are changing hands"  # until others have begun with t
 
 
 def why_fewer(copies: int, *, chosen: int, others: int) -> str:
-    """Why a query lacks some of so many copies, with so many ``chosen`` holders among all ``others`` that live."""
+    """The reason why a query lacks some of so many copies, with so many ``chosen`` holders among all ``others`` that
+    live."""
     if chosen >= copies:
         return ON_ITS_WAY
     return TOO_FEW_NODES if others <= chosen else NO_ROOM
 
 
 def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
-    """Why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
+    """The reason why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
     if not fragment.paused:
         if fragment.real_time:
             return "its batches stay open"
@@ -46,7 +47,7 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
 
 
 def _why_not_repeated(task: Task) -> str:
-    """Why a task with alternates may have others in a batch that is repeated."""
+    """The reason why a task with alternates may have others in a batch that is repeated."""
     if in_waves(task.type, task.config):
         return "its alternates switch in waves"
     if is_dynamic(task.type) and (task.config.get(BY) or learned_bound(task.type, task.config) is not None):

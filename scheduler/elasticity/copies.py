@@ -15,7 +15,7 @@ State = TypeVar("State", bound=Hashable)
 
 @dataclass(frozen=True, slots=True, order=True)
 class BundleHome:
-    """Where a bundle runs: a machine, and the fault zone that this is in."""
+    """The home of a bundle: a machine, and the fault zone that this is in."""
 
     machine: str
     zone: str
@@ -23,7 +23,7 @@ class BundleHome:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """Which simultaneous losses leave each range with a living holder: any so many machines, or all of one zone."""
+    """The simultaneous losses that leave each range with a living holder: any so many machines, or all of one zone."""
 
     machines: int
     zones: tuple[str, ...]
@@ -53,7 +53,7 @@ class Survival:
 
 
 def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Holders:
-    """Who holds each range: its owner, and clockwise the nearest bundles on other machines, zones in turn.
+    """The holders of each range: its owner, and clockwise the nearest bundles on other machines, zones in turn.
 
     A copy is on a machine of its own. Of the bundles whose zones have fewest copies of the range, the nearest one
     clockwise has the next. Where there are fewer machines than that takes, there are fewer copies.
@@ -78,7 +78,7 @@ def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies:
 
 
 def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, BundleHome]]) -> str | None:
-    """Who is to have the next copy: of those on machines without one, in zones with fewest, the first candidate.
+    """The home of the next copy: of those on machines without one, in zones with fewest, the first candidate.
 
     Parameters
     ----------
@@ -98,8 +98,8 @@ def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, Bundl
 
 
 def survival(holders_of: Mapping[State, Sequence[str]], homes: Mapping[str, BundleHome]) -> Survival:
-    """What the holders of states, such as those of a ring's ranges, survive: exactly, for the loss of all machines of
-    one state loses that.
+    """The losses that the holders of states, such as those of a ring's ranges, survive: exactly, for the loss of all
+    machines of one state loses that.
 
     A machine whose zone is empty is a zone of its own, which is not named.
     """

@@ -24,7 +24,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatWatch:
-    """What somebody knows who looks for nodes' heartbeats at short intervals.
+    """The knowledge of a watch that looks for nodes' heartbeats at short intervals.
 
     A node is missed if none of its heartbeats came for ``lost_s`` seconds in which every look went well. So a broker
     that is away or stands still, and a watcher that was held up, make nobody missed.
@@ -46,7 +46,7 @@ class HeartbeatWatch:
     missed: frozenset[str] = frozenset()
 
     def look(self, newest: Mapping[str, Heartbeat], *, began_s: float, ended_s: float) -> HeartbeatWatch:
-        """What is known after a look.
+        """The watch after a look.
 
         Parameters
         ----------
@@ -66,5 +66,5 @@ class HeartbeatWatch:
         return replace(self, since_s=since_s, looked_s=ended_s, heard_s=heard_s, missed=missed)
 
     def fail(self) -> HeartbeatWatch:
-        """What is known after the broker did not answer: nobody is missed until it has done so for a while."""
+        """The watch after the broker did not answer: nobody is missed until it has done so for a while."""
         return replace(self, looked_s=float("-inf"), missed=frozenset())

@@ -62,7 +62,7 @@ class CopiedPlaces:
 
     @property
     def survives(self) -> int:
-        """How many machines' simultaneous loss the query survives."""
+        """The number of machines whose simultaneous loss the query survives."""
         return len(self.holders)
 
 
@@ -121,7 +121,7 @@ def _chosen(
 def copied_places(
     query: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> CopiedPlaces:
-    """What the copies that count survive, and the entries that neither they nor the query itself need any more.
+    """The losses that the counted copies survive, and the entries that neither they nor the query itself need any more.
 
     Whichever of their machines are lost together with the query's own, one copy is left if any machine is. So an input
     is freed up to the oldest of them, where all of them have read it: one that lacks it is from before it came, or has

@@ -14,7 +14,7 @@ from scheduler.model.ring import KEY_GROUPS, KeyRange
 
 @dataclass(frozen=True, slots=True)
 class KeyedLoad:
-    """What a bundle has to do: events that wait for it, and CPU as a share of its slot."""
+    """The load of a bundle: events that wait for it, and CPU as a share of its slot."""
 
     queue: float
     cpu: float
@@ -29,7 +29,7 @@ class LoadThresholds:
     cpu_high: float = 0.85
 
     def is_high(self, load: KeyedLoad) -> bool:
-        """Whether a bundle is overloaded."""
+        """True if a bundle is overloaded."""
         return load.queue >= self.queue_high and load.cpu >= self.cpu_high
 
 
@@ -61,7 +61,8 @@ class UnevenKeys(FiniteFigures):
 def uneven_keys(
     task: str, bundles: Sequence[RunningBundle], loads: KeyLoads, working: Mapping[str, KeyedLoad],
 ) -> UnevenKeys | None:
-    """Whether a schedule for the rate of now would help a task because it cuts the ring anew; None where it would not.
+    """The even division of a task's ring, where a schedule for the present rate would help because of it; None where it
+    would not.
 
     Parameters
     ----------

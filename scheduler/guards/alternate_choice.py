@@ -1,4 +1,4 @@
-"""Which alternate of an element is on, by what its guards say: a pure function."""
+"""The choice of an element's alternate by its guards: a pure function."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class ElementPolicy:
 
     @property
     def decides(self) -> bool:
-        """Whether it ever switches: a source decides, and one that reads guards has some, or a value function."""
+        """True if it ever switches: a source decides, and one that reads guards has some, or a value function."""
         return self.source != RULES or any(guard.strip() for guard in self.guards.values()) or any(
             isinstance(value, str) for value in self.values.values())
 

@@ -42,12 +42,12 @@ class ElementSwitch:
 
     @property
     def is_switch(self) -> bool:
-        """Whether one alternate takes the place of another; else it is the first, or trouble alone has changed."""
+        """True if one alternate takes the place of another; else it is the first, or trouble alone has changed."""
         return self.before is not None and self.before != self.choice.alternate
 
     @property
     def because(self) -> str:
-        """Why, with the values that were seen."""
+        """The reason, with the values that were seen."""
         values_text = ", ".join(f"{part} = {_shown(value)}" for part, value in self.values.items())
         return f"{self.choice.why} ({values_text})" if values_text else self.choice.why
 
@@ -202,7 +202,7 @@ class ElementWatch:
                 "to its guards, or let latch(…, …) turn off further away than it turns on.")
 
     def _seen(self, choice: AlternateChoice) -> Mapping[str, FigureValue]:
-        """What the guards of the allowed alternates look at; those of all, where none of these has a guard."""
+        """The values that the guards of the allowed alternates read; those of all, where none of these has a guard."""
         trees = self.compiled.guards
         if choice.alternate in trees and choice.allowed:
             trees = {name: tree for name, tree in trees.items() if name in choice.allowed}
@@ -242,7 +242,7 @@ def _accepted(value: FigureValue, kind: str) -> FigureValue:
 
 
 def _is_stored(text: str) -> bool:
-    """Whether any database keeps a text: no NUL, and no half of a character."""
+    """True if any database keeps a text: no NUL, and no half of a character."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 

@@ -25,7 +25,7 @@ class InvalidEventCondition(WeirError):
 
 
 def event_condition(text: str, types: Mapping[str, str | None]) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an event meets a condition, as a function of its values by column.
+    """The function that is true of an event, by its values by column, if the event meets a condition.
 
     Parameters
     ----------

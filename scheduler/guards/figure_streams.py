@@ -1,4 +1,4 @@
-"""What the streams are that a policy names: tasks, dataflows, outputs, posted events; and the figures of a dataflow.
+"""The streams that a policy names: tasks, dataflows, outputs, posted events; and the figures of a dataflow.
 
 A policy stores each under the name that its guards use (`ElementPolicy.streams`), so that they mean the same for all
 who share the element.
@@ -34,7 +34,7 @@ DATAFLOW_FIGURES: Mapping[str, TaskFigure] = {
 
 
 class FigureSubject(Protocol):
-    """What figures are of: the series that they are made of, and their values at a moment."""
+    """The subject of figures: the series that they are made of, and their values at a moment."""
 
     def series_of_all(self) -> tuple[Series, ...]:
         """The series of all figures."""

@@ -1,4 +1,4 @@
-"""What can be said of an element's guards before anything runs: both on, none on, never on.
+"""Findings about an element's guards before anything runs: both on, none on, never on.
 
 Each guard is a formula over *terms*: a comparison of an expression with a constant is one about that expression, a
 comparison of two expressions one about their difference and 0. Constants of all guards cut a term's numbers into
@@ -39,7 +39,7 @@ Terms = dict[GuardNode, tuple[int, list[Any]]]  # the place of each in a case, a
 
 @dataclass(frozen=True, slots=True)
 class GuardFinding:
-    """What is wrong with an element's guards, or could not be decided.
+    """A fault of an element's guards, or an undecided question.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class GuardFinding:
 
 
 def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[GuardFinding, ...]:
-    """What is wrong with an element's guards as far as it can be decided now."""
+    """The faults of an element's guards as far as they can be decided now."""
     guards, _ = read_element(element, catalog)
     trees = list(guards.values())
     terms: Terms = {}
@@ -154,7 +154,7 @@ class _Search:
 
 
 def _is_possible(word: str, value: Any, parts: Sequence[Formula], case: Case) -> bool:
-    """Whether a condition over time can have a value, where its parts are what a case says."""
+    """True if a condition over time can have a value, where its parts are what a case says."""
     if word == "for_at_least":
         return not value or parts[0](case) is True
     if word == "followed_by":
@@ -167,7 +167,7 @@ def _is_possible(word: str, value: Any, parts: Sequence[Formula], case: Case) ->
 
 
 def _are_independent(terms: Sequence[GuardNode]) -> bool:
-    """Whether terms take any combination of values: each is free, and none has figures of another."""
+    """True if terms take any combination of values: each is free, and none has figures of another."""
     base = [term for term in terms if term.word not in CONDITIONS]
     figures = [figure for term in base for figure in term.figures()]
     return (all(map(_is_free, base)) and len(set(figures)) == len(figures)
@@ -175,7 +175,7 @@ def _are_independent(terms: Sequence[GuardNode]) -> bool:
 
 
 def _is_free(term: GuardNode) -> bool:
-    """Whether a term takes any value: it is a figure, a window of one, or a difference of two such."""
+    """True if a term takes any value: it is a figure, a window of one, or a difference of two such."""
     if term.word == "-":
         return all(map(_is_free, term.parts)) and not term.parts[0].figures() & term.parts[1].figures()
     return term.word in ("figure", *TIMES) or (term.word in WINDOWS and term.parts[0].word in ("figure", "stream"))

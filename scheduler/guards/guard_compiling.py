@@ -41,7 +41,7 @@ class TemporalWord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FigureSlot:
-    """Where a figure's value is written."""
+    """The place of a figure's value."""
 
     figure: str
     kind: str
@@ -50,7 +50,7 @@ class FigureSlot:
 
 @dataclass(frozen=True, slots=True)
 class WindowFeed:
-    """What a window takes in when an event names any of some figures; ``figures`` is empty where every event does."""
+    """The input of a window when an event names any of some figures; ``figures`` is empty where every event does."""
 
     figures: frozenset[str]
     sample: Evaluated

@@ -18,7 +18,7 @@ class ForAtLeast:
         self.due = inf
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> bool:
-        """Whether it holds at a moment."""
+        """True if it holds at a moment."""
         if self.condition(values) is not True:
             self.since_ms, self.due = None, inf
             return False
@@ -48,7 +48,7 @@ class FollowedBy:
         self.ended_ms: int | None = None  # when the first was true last, where it is not
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> bool:
-        """Whether it holds at a moment."""
+        """True if it holds at a moment."""
         first, second = self.first(values) is True, self.second(values) is True
         if not second:
             self.is_on = False
@@ -61,7 +61,7 @@ class FollowedBy:
         return self.is_on
 
     def dump(self) -> list[Any]:
-        """What was true and when, as JSON."""
+        """The times when its conditions were true, as JSON."""
         return [self.first_was, self.second_was, self.is_on, self.ended_ms]
 
     def load(self, state: Sequence[Any]) -> None:
@@ -79,7 +79,7 @@ class NotFollowedBy:
         self.due = inf
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> bool:
-        """Whether it holds at a moment."""
+        """True if it holds at a moment."""
         first = self.first(values) is True
         if self.second(values) is True:
             self.since_ms = None
@@ -94,7 +94,7 @@ class NotFollowedBy:
         return now_ms >= full_ms
 
     def dump(self) -> list[Any]:
-        """What it waits for since when, as JSON."""
+        """The conditions that it waits for and since when, as JSON."""
         return [self.first_was, self.since_ms]
 
     def load(self, state: Sequence[Any]) -> None:
@@ -111,7 +111,7 @@ class Latch:
         self.on, self.off, self.is_on = on, off, False
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> bool:
-        """Whether it holds at a moment."""
+        """True if it holds at a moment."""
         if self.off(values) is True:
             self.is_on = False
         elif self.on(values) is True:
@@ -119,7 +119,7 @@ class Latch:
         return self.is_on
 
     def dump(self) -> list[Any]:
-        """Whether it is on, as JSON."""
+        """Its state, on or off, as JSON."""
         return [self.is_on]
 
     def load(self, state: Sequence[Any]) -> None:

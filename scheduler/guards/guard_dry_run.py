@@ -15,7 +15,7 @@ SHOWN = 20  # switches that the text tells one by one
 
 @dataclass(frozen=True, slots=True)
 class GuardDryRun:
-    """What an element would have done.
+    """The choices that an element would have made.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ class GuardDryRun:
 
     @property
     def switches(self) -> tuple[ElementSwitch, ...]:
-        """Where one alternate would have taken the place of another."""
+        """The changes from one alternate to another."""
         return tuple(change for change in self.changes if change.is_switch)
 
     @property
     def advice(self) -> str:
-        """What to do where it would have switched too often; else empty."""
+        """The advice against too many switches; else empty."""
         return next((change.advice for change in self.changes if change.advice), "")
 
     @property

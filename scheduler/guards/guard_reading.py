@@ -50,8 +50,7 @@ def read_value(text: str, catalog: GuardCatalog) -> GuardNode:
 def read_element(
     element: GuardedElement, catalog: GuardCatalog
 ) -> tuple[dict[str, GuardNode], dict[str, GuardNode]]:
-    """The guards and the value functions of an element, by alternate, without empty guards and values that are numbers.
-    """
+    """Guards and the value functions of an element, by alternate, without empty guards and values that are numbers."""
     _require_alternates(element)
     guards, values = {}, {}
     for alternate in element.alternates:
@@ -332,7 +331,7 @@ class _GuardReader:
         return GuardNode(name, kind, tuple(parts), tuple(written))
 
     def _series(self, name: str, node: exp.Expression, *, level: int) -> GuardNode:
-        """What a window is over: an expression over figures of one stream."""
+        """The input of a window: an expression over figures of one stream."""
         part = self.read(node, level=level + 1, within=name)
         streams = {figure.rpartition(".")[0] for figure in part.figures()}
         if len(streams) != 1:

@@ -13,7 +13,7 @@ from .guard_tree import DAY_MS, GuardNode
 
 
 class Timetable:
-    """Whether the local time of a zone is within hours, weekdays or days. It follows from the moment alone.
+    """A condition on the local time of a zone: hours, weekdays or days. It follows from the moment alone.
 
     ``due`` is a moment up to which the answer holds, in ms since the epoch; a day ahead at most.
     """
@@ -26,7 +26,7 @@ class Timetable:
         self.is_on = False
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> bool:
-        """Whether it is so at a moment."""
+        """True if it is so at a moment."""
         if self.due <= now_ms:
             local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(self.zone)
             self.is_on = self._is_on(local)

@@ -1,4 +1,4 @@
-"""What guards saw over a time: what they compare with numbers, as lines, and when each of them was true."""
+"""The values that guards read over a time: what they compare with numbers, as lines, and when each of them was true."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class GuardLimit:
 
 @dataclass(frozen=True, slots=True)
 class GuardTerm:
-    """What guards compare: a figure, a window of one, or a calculation. ``drawn_with`` is the figure on whose chart it
-    belongs; its own text where its values are of another kind than the figure's."""
+    """A value that guards compare: a figure, a window of one, or a calculation. ``drawn_with`` is the figure on whose
+    chart it belongs; its own text where its values are of another kind than the figure's."""
 
     text: str
     drawn_with: str
@@ -44,7 +44,8 @@ class GuardTerm:
 
 @dataclass(frozen=True, slots=True)
 class GuardTrace:
-    """What the guards of an element saw; ``true_ms`` has the spans in which each guard was true, by alternate."""
+    """The values that the guards of an element read; ``true_ms`` has the spans in which each guard was true, by
+    alternate."""
 
     terms: tuple[GuardTerm, ...]
     limits: tuple[GuardLimit, ...]
@@ -84,7 +85,7 @@ class GuardTracer:
                 self._spans[alternate].append((self._since.pop(alternate), at_ms))
 
     def trace(self, *, begin_ms: int, end_ms: int) -> GuardTrace:
-        """What was noted of a time, in ms since the epoch."""
+        """The trace of a time, in ms since the epoch."""
         spans = {
             alternate: [(max(since, begin_ms), min(until, end_ms)) for since, until in (
                 *noted, *([(self._since[alternate], end_ms)] if alternate in self._since else []))
@@ -97,7 +98,7 @@ class GuardTracer:
 
 
 def _compared(tree: GuardNode) -> Iterator[tuple[GuardNode, str, float]]:
-    """What is compared with a number in a guard, how, and with which."""
+    """The comparisons with a number in a guard: the part, the operator and the number."""
     for node in _looked_at(tree):
         if node.word not in _FLIPPED:
             continue
@@ -135,7 +136,7 @@ def _drawn_with(term: GuardNode) -> str:
 
 
 def _has_slots(term: GuardNode, compiled: CompiledElement) -> bool:
-    """Whether a term can be computed at any moment: a condition inside a window is sampled by that alone."""
+    """True if a term can be computed at any moment: a condition inside a window is sampled by that alone."""
     if term in compiled.slots:
         return True
     return term.word not in WINDOWS and term.word != "figure" and all(

@@ -1,4 +1,4 @@
-"""What guards are about: figures that they may name, events that bring them, alternates that they switch."""
+"""Values of guards: figures that they may name, events that bring them, alternates that they switch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class InvalidGuard(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class GuardCatalog:
-    """What guards may name.
+    """The names that guards may use.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class GuardCatalog:
 
 @dataclass(frozen=True, slots=True)
 class GuardEvent:
-    """What became known at a moment (ms since the epoch): new values of figures of one stream.
+    """The new values at a moment (ms since the epoch): new values of figures of one stream.
 
     Figures of the stream that it does not name keep their values; None says that a value is not known any more.
     """

@@ -36,7 +36,7 @@ _SHIFT = 1 - ceil(log(LEAST) / _LOG_GAMMA)  # so that bins of positive numbers a
 
 
 def panes_of(duration_ms: int, most: int = PANES) -> int:
-    """How many panes a window of that length has.
+    """The number of panes of a window of that length.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def panes_of(duration_ms: int, most: int = PANES) -> int:
 
 
 class PaneWindow(ABC):
-    """What all windows have in common: the numbers of closed panes and of the open one, and when the oldest leaves.
+    """Common parts of all windows: the numbers of closed panes and of the open one, and when the oldest leaves.
 
     ``due`` is that moment in ms since the epoch; infinite where the window is empty.
     """
@@ -74,7 +74,7 @@ class PaneWindow(ABC):
         self._open(value, at_ms)
 
     def refresh(self, values: Sequence[Any], now_ms: int) -> float | None:
-        """What the window gives at a moment, after the panes that are over by then have left."""
+        """The value of the window at a moment, after the panes that are over by then have left."""
         if self.due <= now_ms:
             oldest = now_ms // self.pane_ms - self.panes  # it, and those before
             numbers, leaving = self.numbers, 0

@@ -56,7 +56,7 @@ class AlternateChooser(Protocol):
 
     @property
     def are_there(self) -> bool:
-        """Whether it decides about any task: else nobody has to look each second."""
+        """True if it decides about any task: else nobody has to look each second."""
         ...
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:

@@ -67,7 +67,7 @@ class TaskSubject:
 
 
 def subject_of(estate: Estate, task_id: str) -> TaskSubject:
-    """What a running task's figures are of."""
+    """The subject of a running task's figures."""
     query, _ = estate.places[task_id]
     return TaskSubject(task_id, query, estate.fragments[query].slot, tuple(estate.tasks[task_id].parents))
 
@@ -79,7 +79,8 @@ class KeptFigures:
         self._known_ms: dict[str, int] = {}
 
     def take(self, at_ms: int, figures: Mapping[str, FigureValue]) -> dict[str, FigureValue]:
-        """What becomes known at a moment, of all figures: those that have a value, and those that have lost it."""
+        """The values that become known at a moment, of all figures: those that have a value, and those that have lost
+        it."""
         for figure, value in figures.items():
             if value is not None or figure not in self._known_ms:
                 self._known_ms[figure] = at_ms
@@ -88,7 +89,7 @@ class KeptFigures:
 
 
 def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
-    """Whether an event of `KeptFigures` says something of every figure of its stream that guards name: it is known, or
+    """True if an event of `KeptFigures` says something of every figure of its stream that guards name: it is known, or
     has been waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
     """
     return {figure.figure for figure in compiled.figures.get(event.stream, ())} <= event.values.keys()

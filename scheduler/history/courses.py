@@ -20,7 +20,7 @@ Trend = Literal["rising", "falling", "level", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class FindingCourse:
-    """How something wrong has gone so far.
+    """The course of a finding so far.
 
     ``since_s`` is when it began this time, or None where nobody knows; ``begun`` how often it began in the time that
     was looked at, this one included; ``kind`` one of ``new``, ``lasting`` and ``comes_and_goes``.
@@ -50,8 +50,8 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
 
 
 def trend(values: Sequence[float | None] | NDArray[np.float32]) -> Trend:
-    """Whether values rise or fall over their time: the median of their last third against that of their first, by more
-    than a fifth of the greater of the two.
+    """The trend of values over their time: the median of their last third against that of their first, by more than a
+    fifth of the greater of the two.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def trend(values: Sequence[float | None] | NDArray[np.float32]) -> Trend:
 
 
 def trend_of_events(moments_s: Sequence[int], *, now_s: int, over_s: int) -> Trend:
-    """Whether something happens more and more often: how often in the newer half of a time against the older half."""
+    """The trend of events over a time: how often in the newer half of a time against the older half."""
     older = sum(now_s - over_s < moment <= now_s - over_s // 2 for moment in moments_s)
     newer = sum(now_s - over_s // 2 < moment <= now_s for moment in moments_s)
     if older + newer < 2:

@@ -54,7 +54,7 @@ class MemoryHistory:
             key=lambda line: (line.subject, line.metric))
 
     def annotations(self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
-        """What happened to any of these in a range, the oldest first."""
+        """The annotations of any of these in a range, the oldest first."""
         subject_set = set(subjects)
         return sorted(
             (note for note in self._annotations
@@ -85,7 +85,7 @@ class MemoryHistory:
             self._points[coarse].setdefault(line, {})[at_s] = _fold(line, values)
 
     def _values(self, line: Series, grain: Grain, first_s: int, count: int) -> np.ndarray:
-        """What is stored of a grain, and in its gaps what the finer ones give."""
+        """The stored values of a grain, with its gaps filled from finer ones."""
         values = np.full(count, np.nan, dtype=np.float32)
         finer = GRAINS[: GRAINS.index(grain)]
         stored_at = [at_s for fine in finer for at_s in self._points[fine].get(line, ())]

@@ -25,7 +25,7 @@ class Points:
 
     @property
     def times_s(self) -> NDArray[np.int64]:
-        """When each point begins, in seconds since the epoch."""
+        """The beginning of each point, in seconds since the epoch."""
         return self.begin_s + self.step_s * np.arange(len(self.values), dtype=np.int64)
 
     def at(self, at_s: float) -> float | None:
@@ -69,6 +69,7 @@ def coarser(points: Points, most_points: int, fold: Fold) -> Points:
 
 
 def grid(begin_s: int, end_s: int, step_s: int) -> tuple[int, int]:
-    """Where the first point of a range begins, and how many there are: every point that has a second in the range."""
+    """The beginning of the first point of a range, and the number of points: every point that has a second in the
+    range."""
     first_s = begin_s - begin_s % step_s
     return first_s, max(0, -(-(end_s - first_s) // step_s))

@@ -50,7 +50,7 @@ class History(Protocol):
         """The series that are known of some subjects of a kind, in order of subject and metric."""
 
     def annotations(self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]]) -> Sequence[Annotation]:
-        """What happened in ``[begin_s, end_s)`` to any of these (kind, subject), the oldest first."""
+        """The annotations in ``[begin_s, end_s)`` of any of these (kind, subject), the oldest first."""
 
     def tidy(self, now_s: int) -> None:
         """Make coarser points of what is complete, and forget what each grain no longer has to keep."""

@@ -31,7 +31,7 @@ GRAIN_BY_NAME = {grain.name: grain for grain in GRAINS}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What a series measures. ``fold`` makes a point of a coarser grain from those of a finer one.
+    """The definition of a metric. ``fold`` makes a point of a coarser grain from those of a finer one.
 
     Of one that is ``numbered`` there is one for each latency limit of a dataflow: see `of_limit`.
     """
@@ -122,7 +122,7 @@ def of_limit(metric: str, number: int) -> str:
 
 
 def metric_named(name: str) -> Metric | None:
-    """What a series of a metric measures, also of one with a number; None where this version knows no such metric."""
+    """The definition of a series' metric, also of one with a number; None where this version knows no such metric."""
     if name in METRICS:
         return METRICS[name]
     of_all = METRICS.get(_NUMBER.sub("_ms", name))
@@ -143,14 +143,14 @@ class Series:
 
     @property
     def fold(self) -> Fold:
-        """How coarser points are made; a metric that a later version named is averaged."""
+        """The way in which coarser points are made; a metric that a later version named is averaged."""
         metric = metric_named(self.metric)
         return metric.fold if metric else "mean"
 
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """What happened at a moment to one subject; ``text`` says it in a sentence.
+    """An event at a moment of one subject; ``text`` says it in a sentence.
 
     ``what`` is the name of a kind of plan that is done, the kind of an event that a node told (``fragment_failed``), or
     ``alarm`` where a finding began and ``over`` where it ended. ``team`` is the short name of the one whose members

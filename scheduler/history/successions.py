@@ -1,4 +1,4 @@
-"""Which queries take the place of which: what one debugs goes by one history over moves, fusions, cuts and versions."""
+"""Successors of queries: what one debugs goes by one history over moves, fusions, cuts and versions."""
 
 from __future__ import annotations
 

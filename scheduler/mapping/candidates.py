@@ -70,7 +70,7 @@ class Candidates:
         return cpu, memory, float(free[2].max())
 
     def holds(self, number: int, cpu: float, memory: float) -> bool:
-        """Whether a candidate takes so much CPU and memory."""
+        """True if a candidate takes so much CPU and memory."""
         free = self._free
         return bool(free[0, number] >= cpu - TOLERANCE and free[2, number] >= memory - TOLERANCE)
 

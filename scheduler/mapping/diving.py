@@ -39,7 +39,7 @@ def dive(columns: PackingPatterns, *, effort: Effort) -> dict[Pattern, int]:
 def _completed(
     fixed: Counter[Pattern], shapes: Shapes, remaining: Sequence[int], effort: Effort
 ) -> Counter[Pattern]:
-    """What is fixed, and the rest filled slot by slot."""
+    """The fixed patterns, and the rest filled slot by slot."""
     fillings = [Counter(patterns) for patterns in filled_slots(shapes, remaining)]
     effort.charge(PLACED * sum(sum(pattern) for patterns in fillings for pattern in patterns))
     return fixed + min(fillings, key=Counter.total)
@@ -64,7 +64,7 @@ def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -
 
 
 def _whole_parts(columns: PackingPatterns, remaining: Sequence[int]) -> list[tuple[Pattern, int]]:
-    """What to fix: all that is whole, of what remains; else the largest part of a pattern, once."""
+    """The patterns to fix: all that is whole, of what remains; else the largest part of a pattern, once."""
     parts = columns.program.parts()
     remaining_counts, fixed = list(remaining), []
     for part, pattern in sorted(zip(parts, columns.program.patterns, strict=True), key=lambda it: (-it[0] % 1, it)):

@@ -1,4 +1,4 @@
-"""What a solver may do for one question, in its own measure of time: the same on every machine."""
+"""The bound of a solver for one question, in its own measure of time: the same on every machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ortools.sat.python import cp_model
 
 
 class Effort:
-    """What all calls of the solver for one question may take together, in its own measure of time."""
+    """The bound of all calls of the solver for one question together, in its own measure of time."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -16,7 +16,7 @@ class Effort:
 
     @property
     def left(self) -> float:
-        """What a further call may take; none is worth making where it is 0."""
+        """The bound of a further call; none is worth making where it is 0."""
         return max(0.0, self.seconds - self.spent)
 
     def charge(self, seconds: float) -> None:

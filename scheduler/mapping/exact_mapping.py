@@ -151,7 +151,7 @@ def _threads(tasks: Iterable[str], units: Sequence[Bundle], positions: Sequence[
 
 
 def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[Slot]:
-    """Where each unit is: its threads are numbered in the order of the units."""
+    """The slot of each unit: its threads are numbered in the order of the units."""
     done: Counter[str] = Counter()
     slots = []
     for unit in units:

@@ -121,7 +121,7 @@ def filled(shapes: Shapes, order: Sequence[int], counts: Sequence[int]) -> Patte
 
 
 def worth(pattern: Pattern, values: Sequence[int]) -> int:
-    """What the bundles of a pattern are worth together."""
+    """The value of the bundles of a pattern together."""
     return sum(number * value for number, value in zip(pattern, values, strict=True) if number)
 
 

@@ -46,5 +46,5 @@ class PatternProgram:
         return [row.dual_value() for row in self._rows], self._solver.Objective().Value()
 
     def parts(self) -> list[float]:
-        """How much of each pattern the optimum takes."""
+        """The amount of each pattern in the optimum."""
         return [variable.solution_value() for variable in self._variables]

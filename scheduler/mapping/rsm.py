@@ -21,7 +21,7 @@ SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, wh
 
 @dataclass(frozen=True, slots=True)
 class Weights(FiniteFigures):
-    """What a unit of each counts in the distance."""
+    """The weight of a unit of each in the distance."""
 
     memory: float = 1.0
     cpu: float = 1.0
@@ -68,7 +68,7 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
 
 
 def nodes_hold(placement: Placement, allocation: Allocation) -> bool:
-    """Whether no node is over the CPU of its slots, by the share that a thread takes; empty slots lend theirs."""
+    """True if no node is over the CPU of its slots, by the share that a thread takes; empty slots lend theirs."""
     slots_on = Counter(slot.node for slot in (*placement.slots, *placement.empty))
     spent = dict.fromkeys(slots_on, 0.0)
     for position, taken in placement.taken.items():

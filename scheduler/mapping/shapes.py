@@ -25,7 +25,7 @@ def units_of(share: float) -> int:
 
 
 def fit(bundles: Sequence[Bundle]) -> bool:
-    """Whether bundles of count 1 fit a slot together, by the shares as they are."""
+    """True if bundles of count 1 fit a slot together, by the shares as they are."""
     return max(sum(bundle.cpu for bundle in bundles), sum(bundle.memory for bundle in bundles)) <= 1.0 + TOLERANCE
 
 
@@ -56,7 +56,7 @@ class Shapes:
         return len(self.counts)
 
     def includes(self, kind: Bundle) -> bool:
-        """Whether a bundle's shape is one of these."""
+        """True if a bundle's shape is one of these."""
         return _shape(kind) in set(zip(self.cpu, self.memory, strict=True))
 
     def commonest(self, number: int) -> Shapes:
@@ -65,7 +65,7 @@ class Shapes:
         return Shapes(*(tuple(values[shape] for shape in chosen) for values in (self.cpu, self.memory, self.counts)))
 
     def most(self, shape: int) -> int:
-        """How many of a shape fit one slot, of those that there are."""
+        """The largest number of a shape in one slot, of those that there are."""
         largest = max(self.cpu[shape], self.memory[shape])
         return min(self.counts[shape], CAPACITY // largest) if largest else self.counts[shape]
 

@@ -54,5 +54,5 @@ def on_other_slots(placement: Placement, slots: Sequence[Slot], streams: Streams
 
 
 def _by_node(slots: Sequence[Slot]) -> list[int]:
-    """How many of the slots each node has, the most first."""
+    """The number of the slots on each node, the largest first."""
     return sorted(Counter(slot.node for slot in slots).values(), reverse=True)

@@ -29,7 +29,7 @@ _ONLY = "as it is"
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """What a query did in a step: its CPU in cores, events in a second, events that wait, and for how long they do.
+    """The load of a query in a step: its CPU in cores, events in a second, events that wait, and for how long they do.
 
     ``tasks`` is its CPU for events, task by task in their order.
     """
@@ -140,7 +140,7 @@ class EstateFlow:
         return worked, loads
 
     def _fitting(self, fixed: Mapping[str, float]) -> dict[str, float]:
-        """What queries take beside events where a slot has too little for it: batches are as much rarer then."""
+        """Cores that queries take beside events where a slot has too little for it: batches are as much rarer then."""
         taken: dict[str, float] = {}
         for name, bundle, part in self._parts():
             taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]

@@ -28,7 +28,7 @@ ANY_GAIN = DefragmentRule(ratio=0.0)  # whether a step is worth it was the contr
 
 @dataclass
 class _Carried:
-    """What has become of one round's commands."""
+    """The progress of one round's commands."""
 
     loop_round: Round
     phase: str
@@ -61,7 +61,7 @@ class PlayedActuator:
     _carried: dict[str, _Carried] = field(default_factory=dict)
 
     def progress(self) -> dict[str, CommandProgress]:
-        """What has become of rounds, by key."""
+        """The progress of rounds, by key."""
         return {key: CommandProgress(carried.phase, carried.why) for key, carried in self._carried.items()}
 
     def busy(self) -> Mapping[str, str]:

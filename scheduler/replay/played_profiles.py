@@ -25,7 +25,7 @@ OBSERVED_EVERY_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class TaskCost:
-    """What a running task takes: for an event, in seconds of a core, and of its query's batches, in cores."""
+    """The cost of a running task: for an event, in seconds of a core, and of its query's batches, in cores."""
 
     event_s: float
     batches_cores: float
@@ -83,7 +83,7 @@ class PlayedProfiles:
                 if begin_s <= at_s <= end_s))
 
     def drifts_of(self, kind: str, now_s: float, *, besides: str) -> tuple[Drift, ...]:
-        """How far what runs is from the profile of a kind; nothing where that is still the one before."""
+        """The deviation of what runs from the profile of a kind; nothing where that is still the one before."""
         profile = self.in_use[kind]
         return () if profile.used.id == besides else self._drifts(profile, now_s)
 

@@ -122,7 +122,7 @@ class PlayedWorld:
         self.actuator.pass_until(self.now_s)
 
     def _cost_of(self, task: str) -> TaskCost | None:
-        """What a task takes that has a query of its own."""
+        """The cost of a task that has a query of its own."""
         name, _ = self.estate.places.get(task, ("", 0))
         paced = self._paced
         if paced is None or name not in paced.fixed_cores or self.estate.fragments[name].active_tasks != (task,):
@@ -209,12 +209,12 @@ class PlayedWorld:
 
     @property
     def is_heard(self) -> bool:
-        """Whether a step has passed."""
+        """True if a step has passed."""
         return bool(self.loads)
 
     @property
     def estate(self) -> Estate:
-        """What runs."""
+        """The running estate."""
         return self.actuator.estate
 
     @property
@@ -224,7 +224,7 @@ class PlayedWorld:
 
     @property
     def reports(self) -> Reports:
-        """What nodes would report: each query with its CPU."""
+        """The reports of nodes: each query with its CPU."""
         slots: dict[str, dict[str, QueryReport]] = {slot.name: {} for slot in self.estate.slots}
         for name, load in self.loads.items():
             if name in self.estate.fragments:
@@ -243,12 +243,12 @@ class PlayedWorld:
 
     @property
     def prices(self) -> Prices:
-        """What CPU costs."""
+        """The prices of CPU."""
         return self._setup.prices
 
     @property
     def costs(self) -> Costs:
-        """What batches and events take."""
+        """The costs of batches and events."""
         return self._setup.costs
 
     def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
@@ -274,7 +274,7 @@ class PlayedWorld:
 
     @property
     def fusing_rule(self) -> DefragmentRule:
-        """When a defragmentation is worth it."""
+        """The rule for worthwhile defragmentations."""
         return self._setup.fusing_rule
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
@@ -294,7 +294,7 @@ class PlayedWorld:
 
     @property
     def usual_interval_s(self) -> float:
-        """How far apart batches begin."""
+        """The usual interval of batches, in seconds."""
         return self._setup.intervals.usual_s
 
     def slow_tasks(self) -> Sequence[SlowTask] | None:
@@ -320,18 +320,18 @@ class PlayedWorld:
 
     @property
     def thresholds(self) -> Thresholds:
-        """When a slot has too much to do."""
+        """The thresholds of high slots."""
         return self._setup.thresholds
 
     def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
-        """What runs where."""
+        """The present deployment."""
         return placing.deployment_of(placing.DeploymentFacts(
             self.estate, self.task_types, self.reports, self.rates_per_s,
             {name: load.waiting for name, load in self.loads.items()}, self._event_bytes(None),
             [slot.name for slot in self.estate.slots if slot.name not in self.profiles.measured_on]), cores, behind)
 
     def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
-        """What an event of each task sends between nodes."""
+        """The bytes that an event of each task sends between nodes."""
         return placing.bytes_between_nodes(self.estate, tasks, self._event_bytes(tasks))
 
     def _event_bytes(self, tasks: Collection[str] | None) -> dict[str, float]:
@@ -364,7 +364,7 @@ class PlayedWorld:
         return {}
 
     def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
-        """What became of each limit in the last step."""
+        """The status of each limit in the last step."""
         paced = self._paced
         statuses = [] if paced is None else [
             self._status(key, limit, paced.chosen.paced.expected[want.key])
@@ -380,7 +380,7 @@ class PlayedWorld:
             self._late_since_s.get(key))
 
     def wanted_modes(self) -> WantedModes | None:
-        """What would be chosen if modes were free; None from when another plan is enacted until the next step."""
+        """Modes that would be chosen if they were free; None from when another plan is enacted until the next step."""
         return self._paced.wanted if self._paced is not None and self._paced.estate is self.estate else None
 
     def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:
@@ -391,7 +391,7 @@ class PlayedWorld:
             for name in queries if name in paced.queries.costs}
 
     def pacing_facts(self) -> PacingFacts:
-        """What intervals were chosen from last; raises `ValueError` before the first step."""
+        """The facts that intervals were chosen from last; raises `ValueError` before the first step."""
         if self._paced is None:
             raise ValueError("no step has passed yet")
         paced = self._paced

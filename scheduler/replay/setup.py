@@ -1,4 +1,4 @@
-"""What a replay plays, and its results."""
+"""Inputs and results of a replay."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class ReplaySetup:
 
     @property
     def steps(self) -> int:
-        """How many steps it has."""
+        """The number of steps it has."""
         return len(next(iter(self.rates_per_s.values())))
 
 
@@ -159,7 +159,7 @@ class Replayed:
 
     @property
     def cost(self) -> float:
-        """What that CPU costs."""
+        """The cost of that CPU."""
         return self.core_hours * self.core_hour
 
     def missed(self, limit: LimitName) -> float:

@@ -20,9 +20,10 @@ from .problem import Billing, Conditions, SimulatedStep, cost_of, value_of, work
 
 @dataclass(frozen=True)
 class Cloud:
-    """How machines behave: seconds until one has started, and how quick its cores and its network are against what its
-    class says, by traces of which each step is so many samples long; and how it is paid for. Tasks keep what waits for
-    so many seconds of their input at most, all of it if None. Traces of the ``same_time`` begin when the time does."""
+    """The behaviour of machines: seconds until one has started, and how quick its cores and its network are against
+    what its class says, by traces of which each step is so many samples long; and how it is paid for. Tasks keep what
+    waits for so many seconds of their input at most, all of it if None. Traces of the ``same_time`` begin when the time
+    does."""
 
     starts_s: float = 0.0
     traces: Sequence[Sequence[float]] = ()
@@ -38,7 +39,7 @@ class Cloud:
 
 
 class SimulatedFuture(Protocol):
-    """What will be, for the forecasts of an oracle: whoever adapts by what is known does not ask it."""
+    """The future of a simulation, for the forecasts of an oracle: whoever adapts by what is known does not ask it."""
 
     def rates_to_come(self, steps: int) -> Mapping[str, Rates]:
         """By source, events a second in so many steps from now on, the last ones again past the end."""
@@ -49,8 +50,8 @@ class SimulatedFuture(Protocol):
 
 @dataclass(frozen=True)
 class Instant:
-    """What whoever adapts may know when a step begins: the time, what runs, what came in the step before (None in the
-    first) and how quick machines were in it, their network too where it varies."""
+    """The facts that adaptation may know when a step begins: the time, what runs, what came in the step before (None in
+    the first) and how quick machines were in it, their network too where it varies."""
 
     at_s: float
     placement: ElasticPlacement
@@ -149,7 +150,7 @@ class _Machines:
         return recorded(trace, self._steps, samples_a_step=self._cloud.samples_a_step)
 
     def speeds(self, placement: ElasticPlacement, at: int) -> dict[str, float]:
-        """How quick the cores of each machine are in a step: of one that starts, for the part in which it works."""
+        """The speed of the cores of each machine in a step: of one that starts, for the part in which it works."""
         ends_s = (at + 1) * self._step_s
         return {
             name: self.speed(name, at) * min(
@@ -157,7 +158,7 @@ class _Machines:
             for name, vm in placement.vms.items()}
 
     def speed(self, name: str, at: int) -> float:
-        """How quick the cores of a machine are in a step, once it has started."""
+        """The speed of the cores of a machine in a step, once it has started."""
         trace = self._traces[name]
         return self.known[name].kind.speed * (float(trace[at]) if len(trace) else 1.0)
 
@@ -169,7 +170,7 @@ class _Machines:
 
 @dataclass(frozen=True)
 class _Future:
-    """What will be from a step on, as it will be."""
+    """The future from a step on."""
 
     rates: Mapping[str, Sequence[float]]
     machines: _Machines

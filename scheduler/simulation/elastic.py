@@ -109,7 +109,8 @@ class RentedVm:
 
 @dataclass(frozen=True)
 class ElasticPlacement:
-    """What runs: the active alternate of each task, machines by name, and by task how many cores it has on which.
+    """A placement of alternates: the active alternate of each task, machines by name, and by task how many cores it has
+    on which.
 
     `ValueError` where a machine has not as many cores, or is none that is rented.
     """

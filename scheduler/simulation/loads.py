@@ -16,7 +16,7 @@ Rates = NDArray[np.float64]
 
 
 class Chance(Protocol):
-    """What is drawn from; a generator of numpy's is one."""
+    """A source of random numbers; a generator of numpy's is one."""
 
     def uniform(self, low: float, high: float, size: int) -> Rates:
         """So many numbers, evenly between two."""
@@ -65,8 +65,8 @@ def waves(
 
 
 def speed_traces(machines: int, samples: int, rng: Chance) -> list[Rates]:
-    """How quick machines are against what their class says, made up: each has a level of its own, from 0.7 to 1, and
-    strays from it by 0.3 at most, in a walk that is drawn back to it.
+    """Made-up speeds of machines relative to their class: each has a level of its own, from 0.7 to 1, and strays from
+    it by 0.3 at most, in a walk that is drawn back to it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def speed_traces(machines: int, samples: int, rng: Chance) -> list[Rates]:
 
 
 def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.0) -> Rates:
-    """What was measured, again and again where that is shorter; between samples the one before holds.
+    """The recorded values, repeated where they are shorter; between samples the one before holds.
 
     Parameters
     ----------

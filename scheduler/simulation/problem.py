@@ -26,9 +26,10 @@ Billing = Literal["hours", "seconds"]
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What a step of time begins with: its length in seconds, events a second that come to each source, how many wait
-    for each task, speed and bandwidth of machines as measured (else those of their class), and the mean size of a
-    message. Tasks keep what waits for so many seconds of their input at most: the rest is dropped."""
+    """The conditions at the beginning of a step of time: its length in seconds, events a second that come to each
+    source, how many wait for each task, speed and bandwidth of machines as measured (else those of their class), and
+    the mean size of a message. Tasks keep what waits for so many seconds of their input at most: the rest is dropped.
+    """
 
     rates_per_s: Mapping[str, float]
     seconds: float = 1.0
@@ -102,7 +103,7 @@ def sum_of_lesser(some: Iterable[float], others: Iterable[float]) -> float:
 
 
 def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions: Conditions) -> SimulatedStep:
-    """What leaves each task in a step of time, from the sources on (4.4 to 4.7)."""
+    """The output of each task in a step of time, from the sources on (4.4 to 4.7)."""
     seconds = conditions.seconds
     in_per_s: dict[str, float] = {}
     out_per_s: dict[str, float] = {}
@@ -151,7 +152,7 @@ def cost_of(vms: Mapping[str, RentedVm], at_s: float, *, billing: Billing = "hou
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """What may be spent at most for the greatest value that a dataflow can have, and for the least."""
+    """The largest spending for the greatest value that a dataflow can have, and for the least."""
 
     at_most_value: float
     at_least_value: float
