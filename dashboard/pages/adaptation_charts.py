@@ -115,7 +115,7 @@ def _kept(history: KeptHistory, metric: str, name: str, series: int, *, dash: st
 
 
 def _planned(course: ToldCourse, figure: str) -> dict[str, Any]:
-    """What decisions were to reach, from when each was in force until the next was."""
+    """The figures that decisions were to reach, from when each was in force until the next was."""
     history, values = course.history, []
     for at_s in history.times_s:
         before = [planned for planned in course.planned if planned.at_s <= at_s]

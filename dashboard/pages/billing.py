@@ -53,7 +53,7 @@ def _shown(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> Sh
 
 
 def digits_for(nanos: int) -> int:
-    """How many digits behind the point an amount needs to say something: cents from 10 on, more below."""
+    """The number of digits behind the point that an amount needs to be readable: cents from 10 on, more below."""
     if not nanos or nanos >= 10 * NANO:
         return 2
     return 4 if nanos >= NANO // 100 else 6
@@ -67,7 +67,7 @@ def money(nanos: int) -> str:
 
 
 def by_team(rows: Iterable[DataflowBill]) -> list[tuple[str, Charge]]:
-    """What teams paid together, the dearest first."""
+    """The total of each team, the dearest first."""
     charges: dict[str, Charge] = defaultdict(Charge)
     for row in rows:
         charges[row.dataflow.team.name] += row.charge

@@ -141,7 +141,7 @@ _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What lies over a chart: an earlier history, by how much earlier it is, and what it is called."""
+    """A comparison over a chart: an earlier history, by how much earlier it is, and what it is called."""
 
     kept_history: KeptHistory
     offset_s: int
@@ -182,7 +182,7 @@ def chart_figure(
 
 
 def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int) -> str:
-    """Why a chart has nothing to show, and when it will."""
+    """The reason why a chart has nothing to show, and when it will."""
     if end_s <= now_s - GRAINS[-1].keep_s:
         return "Points are kept for 90 days: this time is earlier."
     if not kept_history.values:
@@ -202,7 +202,7 @@ def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Ma
 
 
 def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
-    """What happened as rows, the newest first, with the number that each has on the charts.
+    """The marks as rows, the newest first, with the number that each has on the charts.
 
     Small changes of one subject that share a number share a row, which counts them and says the newest.
     """
@@ -261,7 +261,7 @@ def _alone(values: Sequence[float | None]) -> dict[str, str]:
 
 
 def _scale(chart: Chart, histories: Sequence[KeptHistory]) -> tuple[float, str]:
-    """What values are multiplied with, and the unit that they then have."""
+    """The factor on values, and the unit that they then have."""
     if _PARTS & set(chart.lines):
         return 100.0, ""
     above, scale, unit = SCALES.get(chart.unit, (float("inf"), 1.0, chart.unit))

@@ -39,7 +39,7 @@ class AlternateSpan:
 
 
 def spans_on(switches: Iterable[AlternateSwitch], *, begin_ms: int, end_ms: int) -> list[AlternateSpan]:
-    """Which alternate was on when, by what queries noted; nothing before the first note."""
+    """The spans of alternates that were on, as queries noted them; nothing before the first note."""
     noted = sorted(switches, key=lambda switch: switch.at_ms)
     ends = [switch.at_ms for switch in noted[1:]] + [end_ms]
     joined: list[AlternateSpan] = []
@@ -54,7 +54,7 @@ def spans_on(switches: Iterable[AlternateSwitch], *, begin_ms: int, end_ms: int)
 
 
 def spans_tried(run: GuardDryRun, first: str) -> list[AlternateSpan]:
-    """Which alternate a dry run would have had on when; ``first`` is on until its first switch."""
+    """The spans of alternates that a dry run would have had on; ``first`` is on until its first switch."""
     spans, on, since, reason = [], first, run.begin_ms, ""
     for change in run.switches:
         spans.append(AlternateSpan(on, since, change.at_ms, reason))

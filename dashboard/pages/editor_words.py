@@ -1,4 +1,4 @@
-"""What the editor completes and explains in guards, as JSON: figures that a document may name, words about time."""
+"""Completions and explanations of guards in the editor, as JSON: figures that a document may name, words about time."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _Rewriter(HTMLParser):
             self._written.append(escape(data))
 
     def finished(self) -> str:
-        """What was written, with everything ended."""
+        """The written text, with everything ended."""
         while self._open:
             self._close_last()
         return "".join(self._written)

@@ -246,7 +246,7 @@ def _fields(
 
 
 def _has_rate(task_type: TaskType) -> bool:
-    """Whether the document gives a source of this type its rate."""
+    """True if the document gives a source of this type its rate."""
     return task_type.kind == "source" and task_type.parameter(RATE_KEY) is None
 
 
@@ -263,7 +263,7 @@ def _rate(text: str) -> tuple[float | None, dict[str, str]]:
 
 
 def _require_stream(task: Mapping[str, Any]) -> None:
-    """That a task gives a stream, as far as its type is known."""
+    """Raises unless a task gives a stream, as far as its type is known."""
     if _kind(task, jobs.task_types()) == "sink":
         raise GraphNotEditable(
             f"Task {task['id']} is a sink: nothing comes after it.", remedy="Choose the task before it.")

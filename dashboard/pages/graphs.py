@@ -53,8 +53,8 @@ def dataflow_graph(
 
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
-    """What a plan changes, from ``approvals.difference``; each task and stream is marked ``before``, ``after`` or
-    both. Tasks have numbers for ids, for fingerprints compress badly and no page shows them."""
+    """The graph of a plan's changes, from ``approvals.difference``; each task and stream is marked ``before``,
+    ``after`` or both. Tasks have numbers for ids, for fingerprints compress badly and no page shows them."""
     numbers = {task["id"]: str(number) for number, task in enumerate(difference["tasks"])}
     tasks = []
     for task in difference["tasks"]:

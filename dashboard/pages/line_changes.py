@@ -1,4 +1,4 @@
-"""What changed from one text to another, line by line, with some lines around each change.
+"""Changes from one text to another, line by line, with some lines around each change.
 
 A document may have half a million lines, and many alike: comparing each with each would take hours. Lines that are
 there once in both texts, in the same order, are taken for the same (patience diff, Bram Cohen), and only what stands

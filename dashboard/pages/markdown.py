@@ -68,7 +68,7 @@ def _with_site_links(tokens: list[Token], address_of: Callable[[str], str | None
 
 
 def site_address(target: str, *, document: PurePosixPath, addresses: Mapping[PurePosixPath, str]) -> str | None:
-    """Where a link of a document leads on the site.
+    """The target of a document's link on the site.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class ColumnAnswer:
 
     @property
     def within(self) -> str:
-        """Where in an event it is, of a value inside of a field."""
+        """The path of a value inside of a field of an event."""
         return ".".join(self.path)
 
 
@@ -69,12 +69,12 @@ class OwnData:
 
     @property
     def has_fields(self) -> bool:
-        """Whether its format has fields, so that there are columns to choose."""
+        """True if its format has fields, so that there are columns to choose."""
         return self.source.get("format") not in WITHOUT_FIELDS
 
 
 def answers_of(request: HttpRequest) -> OwnData:
-    """What was answered so far; nothing where the session holds none that can be read."""
+    """The answers so far; nothing where the session holds none that can be read."""
     document = request.session.get(KEY)
     try:
         columns = tuple(
@@ -190,7 +190,7 @@ def json_of(first: FirstDataflow) -> str:
 
 def wrong_in(first: FirstDataflow, texts: Mapping[str, str], *, at_end: bool = False
              ) -> tuple[dict[str, str], list[Problem]]:
-    """What is wrong with answers: by the parameter or the answer that it is about, and what is about none.
+    """The faults of answers: by the parameter or the answer that it is about, and what is about none.
 
     Parameters
     ----------

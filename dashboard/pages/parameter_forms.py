@@ -41,7 +41,7 @@ class ParameterField:
 
     @property
     def is_usual(self) -> bool:
-        """Whether it is shown at once, and not among the further ones."""
+        """True if it is shown at once, and not among the further ones."""
         return self.required or bool(self.error) or self.name in USUAL
 
 
@@ -87,15 +87,15 @@ def texts_of(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, str]:
 def changes_of(
     task_type: TaskType, config: Mapping[str, Any], texts: Mapping[str, str]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """What a form changes of a config, None for what takes its default from now on; and what is missing, by parameter.
-    What was not touched stays as its author spelled it."""
+    """The changes that a form makes to a config, None for what takes its default from now on; and what is missing, by
+    parameter. What was not touched stays as its author spelled it."""
     shown = texts_of(task_type, config)
     config_given, errors = config_of(task_type, texts)
     return {name: config_given.get(name) for name, text in texts.items() if text != shown[name]}, errors
 
 
 def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:
-    """What a form that was sent says, by parameter."""
+    """The values of a form that was sent, by parameter."""
     texts = {}
     for parameter in _asked(task_type, without):
         text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS].replace("\r\n", "\n")
@@ -149,7 +149,7 @@ def _kind(parameter: Parameter) -> str:
 
 
 def _choices(parameter: Parameter, value: str, secrets: Sequence[str]) -> tuple[str, ...]:
-    """What may be chosen, with what is chosen now, or nothing, where that is none of it."""
+    """The choices, with the present value, or nothing, where that is none of them."""
     choices = tuple(secrets) if parameter.secret else parameter.choices
     is_among = not choices or value in choices or (not value and (parameter.required or parameter.secret))
     return choices if is_among else (value, *choices)

@@ -11,7 +11,7 @@ ABOVE = {"legend": {"y": 1.02, "yanchor": "bottom"}, "margin": {"t": 46}}  # roo
 
 
 def cost_figure(history: Columns, *, currency: str) -> dict[str, Any]:
-    """What was paid over time, against what it would have been without sharing, and what of it was for latency."""
+    """The cost over time, against the cost without sharing, and the part for latency."""
     series = {"pays_nanos": "paid", "alone_nanos": "each alone", "latency_nanos": "paid for latency"}
     figure = _figure(history, series, unit=f" {currency}", scale=1e-9)
     for trace in figure["data"]:

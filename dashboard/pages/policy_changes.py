@@ -1,4 +1,4 @@
-"""What one policy of a dynamic task has otherwise than another, by parts. Pure."""
+"""Differences of one policy of a dynamic task from another, by parts. Pure."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def _over_threads(
 
 
 def _text(observation: ObservationRow) -> str:
-    """What a point of a running bundle says besides."""
+    """The text at a point of a running bundle."""
     behind = "" if observation.stable else ", not kept up with"
     shared = ", its part by time of a slot that it shared" if observation.shared else ""
     return f"at {observation.rate_per_s:.4g} events/s{behind}{shared}"

@@ -47,7 +47,7 @@ OVERLAYS: Mapping[str, str] = {"day": "a day before", "week": "a week before", "
 
 @dataclass(frozen=True, slots=True)
 class ChosenRange:
-    """What an address asks for: from when until when (seconds since the epoch), and what lies over it.
+    """The range that an address asks for: from when until when (seconds since the epoch), and what lies over it.
 
     ``name`` is a live range's, or empty for one that stands still; ``every_s`` is 0 for that. ``over`` is a word of
     ``OVERLAYS`` or empty.
@@ -76,12 +76,12 @@ class ChosenRange:
 
     @property
     def offset_s(self) -> int:
-        """How much earlier the time is that lies over it; 0 where none does."""
+        """The offset in seconds of the time that lies over it; 0 where none does."""
         offsets = {"day": DAY_S, "week": 7 * DAY_S, "before": self.end_s - self.begin_s}
         return offsets.get(self.over, 0)
 
     def span(self, *, now_s: int, most_points: int = 0) -> Range:
-        """What is read of history; an absolute range in the finest grain that still has it."""
+        """The range to read of history; an absolute range in the finest grain that still has it."""
         points = min(self.points, most_points or self.points)
         grain = self.grain or _grain(self.begin_s, self.end_s, now_s)
         return Range(self.begin_s, self.end_s, grain, points)

@@ -102,7 +102,7 @@ def _pauses() -> list[dict[str, Any]]:
 
 
 def _reached(effects: tuple[str, ...]) -> str:
-    """What automatic approval covers of outside effects."""
+    """The outside effects that automatic approval covers."""
     if not effects:
         return "none that starts tasks with outside effects or secrets"
     return f"with tasks that reach {' or '.join(dict(EFFECTS)[effect] for effect in effects)}"

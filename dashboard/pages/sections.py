@@ -17,7 +17,7 @@ class SectionPage:
 
     @property
     def key(self) -> str:
-        """What scripts and shortcuts know it by."""
+        """The key for scripts and shortcuts."""
         return self.name.replace("_", "-")
 
 

@@ -90,7 +90,7 @@ def _lines(events: Sequence[Event], value: str, by: str, keys: Sequence[str]) ->
 
 
 def _bars(events: Sequence[Event], value: str, by: str, keys: Sequence[str]) -> tuple[list[dict[str, Any]], str]:
-    """How many events have each value, the most frequent first."""
+    """The number of events for each value, the most frequent first."""
     counted = {key: Counter(
         _word(event[value]) for event in events
         if event.get(value) is not None and _key(event, by) == key) for key in keys}

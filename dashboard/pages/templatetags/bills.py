@@ -26,7 +26,7 @@ def core_hours(cpu_us: int) -> str:
 
 @register.inclusion_tag("parts/cost_figure.html")
 def cost_figure(figure: CostFigure, currency: str) -> dict[str, Any]:
-    """What something costs: cores with their range, money (where a currency is named), its basis and since when."""
+    """The cost of something: cores with their range, money (where a currency is named), its basis and since when."""
     since = None if figure.since_ms is None else datetime.fromtimestamp(figure.since_ms / 1000, UTC)
     return {"figure": figure, "currency": currency, "since": since}
 
@@ -51,7 +51,7 @@ def traffic(count: int) -> str:
 
 @register.filter
 def disk(kb_s: int) -> str:
-    """What was on disk over time."""
+    """The use of disk over time."""
     hours = kb_s / 1_000_000 / 3600
     return f"{hours:.2f} GB·h" if hours >= 1 or not kb_s else f"{hours:.2g} GB·h"
 

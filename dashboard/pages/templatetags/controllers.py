@@ -30,7 +30,7 @@ def threshold(value: float, unit: str) -> str:
 
 @register.filter
 def round_of(key: str) -> str:
-    """Which controller a round is of, by the round's key: ``open batches``."""
+    """The controller of a round, by the round's key: ``open batches``."""
     return key.rpartition("-")[0].replace("_", " ") or key
 
 

@@ -1,4 +1,4 @@
-"""What the frame of every page needs: where one is, and what waits for the viewer."""
+"""The frame of every page: where one is, and what waits for the viewer."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def _shown(
 
 
 def _counted(waiting: int, mentions: int) -> str:
-    """What the number beside *Proposals* counts, in words."""
+    """The items that the number beside *Proposals* counts, in words."""
     parts = [f"{waiting} to review"] * bool(waiting) + [f"mentions of you: {mentions}"] * bool(mentions)
     return ", ".join(parts)
 
 
 @register.simple_tag(takes_context=True)
 def waiting_for_me(context: dict[str, Any]) -> int:
-    """How many proposals wait for the viewer's review; counted once a page."""
+    """The number of proposals that wait for the viewer's review; counted once a page."""
     request = context["request"]
     if not hasattr(request, "_weir_waiting"):
         request._weir_waiting = approvals.awaiting(request.viewer).count()
@@ -86,13 +86,13 @@ def waiting_for_me(context: dict[str, Any]) -> int:
 
 @register.simple_tag(takes_context=True)
 def may_submit(context: dict[str, Any]) -> bool:
-    """Whether the viewer may submit a dataflow for some team."""
+    """True if the viewer may submit a dataflow for some team."""
     return context["request"].viewer.has_role_anywhere(Role.ENGINEER)
 
 
 @register.simple_tag(takes_context=True)
 def admins_to_ask(context: dict[str, Any]) -> list[str]:
-    """Who may give the viewer another role."""
+    """The people who may give the viewer another role."""
     return membership_selectors.admins_to_ask(context["request"].viewer)
 
 

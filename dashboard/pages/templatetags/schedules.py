@@ -44,7 +44,7 @@ def seconds(value: float | None) -> str:
 
 @register.filter
 def bound(limit: Bound | Mapping[str, Any], noun: str) -> str:
-    """How sure it is that no other mapping takes less of something, which ``noun`` names."""
+    """The certainty that no other mapping takes less of something, which ``noun`` names."""
     stated = limit if isinstance(limit, Bound) else Bound(**limit)
     if stated.proved:
         return f"least {noun}, proved"
@@ -55,5 +55,5 @@ def bound(limit: Bound | Mapping[str, Any], noun: str) -> str:
 
 @register.filter
 def slots_in(bundles: Iterable[Mapping[str, Any]]) -> int:
-    """How many slots the bundles of a promise are on."""
+    """The number of slots that the bundles of a promise are on."""
     return len({bundle["slot"] for bundle in bundles})

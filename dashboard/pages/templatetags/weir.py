@@ -161,7 +161,7 @@ def latency(ms: float | None) -> str:
 
 @register.filter
 def plan_verb(plan: PlanRecord) -> str:
-    """What a plan does, as a title: of what it sets, what that is."""
+    """The effect of a plan, as a title: of what it sets, what that is."""
     if "policy" in plan.options:
         return "Set a policy of"
     if "alternate" in plan.options:
@@ -240,7 +240,7 @@ def code(text: str) -> SafeString:
 
 @register.filter
 def without_ids(text: str) -> str:
-    """Who holds a slot, without the id that only programs need."""
+    """The holder of a slot, without the id that only programs need."""
     return _IDS.sub("", str(text or ""))
 
 
@@ -272,12 +272,12 @@ def field_attributes(name: str, value: Any) -> SafeString:
 
 @register.filter
 def ended(status: str) -> str:
-    """What became of a proposal, as the end of a sentence that begins with it."""
+    """The outcome of a proposal, as the end of a sentence that begins with it."""
     return _ENDED.get(status, words(status))
 
 
 def tone(status: str) -> str:
-    """Which of the four tones of a chip a state has."""
+    """The tone of a state's chip, of four."""
     return next((name for name, states in _CHIPS.items() if status in states), "still")
 
 

@@ -121,7 +121,7 @@ def dataflow_goals(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 @require_safe
 def dataflow_goals_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """What goals would cost and bring at the load of now; ``why`` where that is not known."""
+    """The cost and the effect of goals at the present load; ``why`` where that is not known."""
     catalog.dataflow(request.viewer, dataflow_id)
     try:
         return JsonResponse(offer_told(request.viewer, dataflow_id, goals_of(_given(request.GET))))
@@ -130,7 +130,7 @@ def dataflow_goals_prices(request: HttpRequest, dataflow_id: UUID) -> JsonRespon
 
 
 def goals_form(state: Mapping[str, Any]) -> dict[str, float]:
-    """Where the sliders stand, and how far they go: to four times what is spent or allowed now."""
+    """The values and ends of the sliders: to four times what is spent or allowed now."""
     goals = state["goals"] or {}
     spent = 0.0 if state["now"] is None else state["now"]["per_hour"]
     usual = DataflowGoals(most_per_hour=max(2 * spent, settings.CORE_HOUR_PRICE, 0.001))

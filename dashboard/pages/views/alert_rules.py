@@ -24,7 +24,7 @@ _SECONDS = ("for_s", "clear_for_s")
 
 @require_safe
 def alert_rules(request: HttpRequest) -> HttpResponse:
-    """What is watched, from where on it is wrong, and for how long."""
+    """The watched elements, their thresholds and durations."""
     owners = [*teams_of(request.viewer), None]
     sections = [{
         "team": team, "title": team.name if team else "The estate", "rules": rules_in_force.rules_of(team),

@@ -30,7 +30,7 @@ MUTES = (("60", "an hour"), ("240", "4 hours"), ("1440", "a day"), ("10080", "a 
 
 @require_safe
 def alerts(request: HttpRequest) -> HttpResponse:
-    """What fires, and what did."""
+    """The firing alerts and the past ones."""
     chosen = _chosen(request)
     page = Paginator(selectors.search(request.viewer, chosen), PER_PAGE).get_page(request.GET.get("page"))
     muted = selectors.muted_ids(page.object_list)
@@ -67,7 +67,7 @@ def cause_of(alert: Alert) -> dict[str, str] | None:
 
 @require_safe
 def alert_count(request: HttpRequest) -> JsonResponse:
-    """How many alerts wait for somebody, for the navigation of pages that stand open."""
+    """The number of alerts that wait for somebody, for the navigation of pages that stand open."""
     by_severity = selectors.counts(request.viewer)
     return JsonResponse({"count": sum(by_severity.values()), "by_severity": by_severity})
 
@@ -111,7 +111,7 @@ def _may_act(request: HttpRequest, of: Alert | object) -> bool:
 
 
 def may_administer(request: HttpRequest, team: object) -> bool:
-    """Whether the viewer may change a team's rules, or the estate's where there is none."""
+    """True if the viewer may change a team's rules, or the estate's where there is none."""
     return request.viewer.administers if team is None else request.viewer.has_role(team.pk, Role.ADMIN)
 
 

@@ -29,7 +29,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def audit_export(request: HttpRequest) -> HttpResponse:
-    """What is chosen of it as a CSV file, newest first."""
+    """The chosen entries as a CSV file, newest first."""
     response = HttpResponse(
         trail.as_csv(trail.search(request.viewer, _chosen(request))), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = 'attachment; filename="audit.csv"'

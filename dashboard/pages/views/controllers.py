@@ -74,7 +74,7 @@ def controller(request: HttpRequest, controller: str) -> HttpResponse:
 
 @require_safe
 def dry_run(request: HttpRequest, controller: str) -> HttpResponse:
-    """What a controller would have done over kept history, had it acted for a team."""
+    """The decisions that a controller would have made over kept history, had it acted for a team."""
     row = _row(request, controller)
     chosen = _chosen_team(row, request.GET.get("team"))
     hours = request.GET.get("hours", "24")
@@ -143,7 +143,7 @@ def _policy(numbers: Any, usual: Policy) -> Policy:
 
 
 class _Names:
-    """What targets are called, as far as the viewer may know of them."""
+    """The names of targets, as far as the viewer may know of them."""
 
     def __init__(self, request: HttpRequest, targets: list[str]) -> None:
         ids = {target for target in targets if is_uuid(target)}

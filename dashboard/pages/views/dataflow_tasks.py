@@ -78,13 +78,13 @@ def _queries(request: HttpRequest, running: Any) -> list[QueryDetail]:
 
 
 def _output(request: HttpRequest, record: DataflowRecord, task: str) -> str:
-    """Where the events that an output keeps are read; empty for other tasks."""
+    """The address of the events that an output keeps; empty for other tasks."""
     outputs = {output["task"] for output in operations.outputs(request.viewer, record.pk)}
     return reverse("output_events", args=[record.pk, task]) if task in outputs else ""
 
 
 def _log(request: HttpRequest, record: DataflowRecord, task: str) -> dict[str, str]:
-    """Where the task's log is read; nowhere for others than its team, for lines may show values of events."""
+    """The address of the task's log; nowhere for others than its team, for lines may show values of events."""
     if not request.viewer.sees_private_of(record.team_id):
         return {}
     return {f"log_{part}": f"{reverse(name, args=[record.pk])}?{urlencode({'task': task})}"
@@ -92,5 +92,5 @@ def _log(request: HttpRequest, record: DataflowRecord, task: str) -> dict[str, s
 
 
 def _events(running: Any) -> str:
-    """Where the newest events of a running task's stream are read."""
+    """The address of the newest events of a running task's stream."""
     return reverse("running_task_events", args=[running["running"]]) if running else ""

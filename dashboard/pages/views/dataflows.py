@@ -131,7 +131,7 @@ def sample(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def found_or_problem(read: Callable[[], list[Any]]) -> tuple[list[Any], WeirError | None]:
-    """What was read, or why it cannot be shown now; what is not there is ``NotFound`` still."""
+    """The result of a reading, or why it cannot be shown now; what is not there is ``NotFound`` still."""
     try:
         return read(), None
     except NotFound:
@@ -278,7 +278,7 @@ def output_chart(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResp
 
 @require_safe
 def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
-    """What a live source could not read, newest first."""
+    """The messages that a live source could not read, newest first."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     letters, problem = found_or_problem(
         lambda: operations.dead_letters(request.viewer, dataflow_id, task, count=LETTERS_SHOWN))
@@ -371,7 +371,7 @@ def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many tasks are shared, and with whom."""
+    """The number of shared tasks, and their users."""
     shared = [task for task in tasks if task["live"].get("shared_with")]
     users = {user["id"]: user for task in shared for user in task["live"]["shared_with"]}
     return {"count": len(shared), "users": sorted(users.values(), key=lambda user: user["name"])}

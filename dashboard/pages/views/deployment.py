@@ -52,7 +52,7 @@ def _named(move: MovePreview | None, names: Mapping[str, str]) -> list[str]:
 
 
 def _preview(request: HttpRequest) -> MovePreview | None:
-    """What the move would bring that the address names; None where it names none."""
+    """The effects of the move that the address names; None where it names none."""
     chosen = request.GET
     if not all(chosen.get(name) for name in ("dataflow", "query", "slot")):
         return None

@@ -87,12 +87,12 @@ class AlternateRow:
 
     @property
     def cost_us(self) -> float | None:
-        """What one event costs with it, in µs of CPU."""
+        """The cost of one event with it, in µs of CPU."""
         return self.known and 1e6 * self.known.event_s
 
     @property
     def is_measured(self) -> bool:
-        """Whether that was measured, and not declared by the types of its tasks."""
+        """True if that was measured, and not declared by the types of its tasks."""
         return self.known is not None and self.known.cost.basis != ESTIMATED
 
     @property
@@ -118,7 +118,7 @@ class ElementPanel:
 
     @property
     def high(self) -> int:
-        """How many rows its chart of alternates is made high for."""
+        """The number of rows for the height of its chart of alternates."""
         return min(max(len(self.rows), 2), 6)
 
     @property
@@ -138,7 +138,7 @@ class ElementPanel:
 
     @property
     def switches(self) -> list[tuple[datetime, Any]]:
-        """What the dry run would have switched, the newest first."""
+        """The switches of the dry run, the newest first."""
         changes = self.run.switches if self.run else ()
         return [
             (datetime.fromtimestamp(change.at_ms / 1000, UTC), change)
@@ -301,7 +301,7 @@ def _played(element: RunningElement, policy: ElementPolicy, span: ChosenRange) -
 
 
 def _on(request: HttpRequest, dataflow_id: UUID, task: str, span: ChosenRange) -> list[AlternateSpan]:
-    """Which alternate was on when; nothing where the broker cannot be asked."""
+    """The spans of alternates that were on; nothing where the broker cannot be asked."""
     try:
         noted = with_switches(
             request.viewer, [element for element in dynamic_tasks(request.viewer, dataflow_id) if element.task == task])

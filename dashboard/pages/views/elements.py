@@ -92,7 +92,7 @@ def estate_time(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def problems(request: HttpRequest) -> HttpResponse:
-    """What is wrong, the worst first, what was lately, and the newest errors of queries."""
+    """The findings, the worst first, the recent ones, and the newest errors of queries."""
     report = problems_of(request.viewer)
     live = {"available": report.view.reading.available, "reason": report.view.reading.reason}
     rows = [_row(report.view, problem) for problem in report.now[:LISTED]]
@@ -111,7 +111,7 @@ def problems(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def wall(request: HttpRequest) -> HttpResponse:
-    """What a screen on the wall shows: how much flows, how well, and what is wrong; no navigation."""
+    """The screen on the wall: how much flows, how well, and what is wrong; no navigation."""
     document = operations.live_estate(request.viewer)
     return render(request, "wall.html", {
         "doc": document, "counts": document["counts"], "health": list(document["health"].values())[:4],

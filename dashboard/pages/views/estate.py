@@ -66,7 +66,7 @@ def estate_history(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def fragmentation(request: HttpRequest) -> HttpResponse:
-    """How the running dataflows are cut into queries, the most fragmented first."""
+    """The fragmentation of running dataflows, the most fragmented first."""
     rows = fragmentations(request.viewer)
     page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "fragmentation.html", {
@@ -85,8 +85,8 @@ def listed(rows: list[dict]) -> list[dict]:
 
 
 def _activity(request: HttpRequest) -> object:
-    """What people and Weir did lately, without the bookkeeping in between and roles that Weir set; the audit trail has
-    it all."""
+    """Recent actions of people and Weir, without the bookkeeping in between and roles that Weir set; the audit trail
+    has it all."""
     entries = trail.entries_for(request.viewer).exclude(verb__startswith="plan.")
     return entries.exclude(verb__in=BOOKKEEPING).exclude(actor=None, verb__startswith="team.")[:RECENT]
 

@@ -29,7 +29,7 @@ def pacing_choose(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def tenancy(request: HttpRequest) -> HttpResponse:
-    """Whether teams share slots, and which do though they are not to."""
+    """The choice of shared or separate slots, and those that are shared though they are not to be."""
     return _ways(request, "tenancy.html", TENANCY_CHOICE, shared_slots=shared_slots())
 
 

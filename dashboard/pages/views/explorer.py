@@ -20,7 +20,7 @@ COMPACT = {"separators": (",", ":")}
 
 @require_safe
 def estate_graph(request: HttpRequest) -> HttpResponse:
-    """What runs as one graph, with the dataflows of the sheet beside it; ``q`` looks in the whole estate."""
+    """The running tasks as one graph, with the dataflows of the sheet beside it; ``q`` looks in the whole estate."""
     search = request.GET.get("q", "").strip()
     return render(request, "estate_graph.html", {
         "sheet": _sheet(request), "search": search,
@@ -52,7 +52,7 @@ def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @require_safe
 def running_task_graph(request: HttpRequest, task_id: str) -> JsonResponse:
-    """What is up- and downstream of a running task."""
+    """The graph up- and downstream of a running task."""
     return JsonResponse(task_graph(explorer.around(request.viewer, task_id), task_types=jobs.task_types()))
 
 

@@ -29,7 +29,7 @@ MOST = 6  # of each group
 
 @require_safe
 def find(request: HttpRequest) -> JsonResponse:
-    """What matches ``q``, in groups of at most ``MOST``; nothing where ``q`` is empty."""
+    """The matches of ``q``, in groups of at most ``MOST``; nothing where ``q`` is empty."""
     search = request.GET.get("q", "").replace("\0", "").strip()
     groups = _groups(request.viewer, search) if search else ()
     return JsonResponse({"groups": [
@@ -67,6 +67,6 @@ def _item(name: str, about: str, address: str) -> dict[str, str]:
 
 
 def _matches(search: str, *names: str) -> bool:
-    """Whether each word is in one of the names."""
+    """True if each word is in one of the names."""
     text = " ".join(names).lower()
     return all(word in text for word in search.lower().split())

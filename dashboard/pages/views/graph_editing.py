@@ -28,8 +28,8 @@ WIDE = "\uffff"  # characters beyond count as two in a browser
 
 @require_POST
 def preview(request: HttpRequest) -> JsonResponse:
-    """What the document would reuse if it were submitted now, or with which states it would begin from a savepoint: as
-    markup; and the graph."""
+    """The reused tasks of the document if it were submitted now, or the states with which it would begin from a
+    savepoint: as markup; and the graph."""
     team = team_to_submit_for(request)
     text, format = request.POST.get("text", ""), request.POST.get("format") or None
     of, savepoint = request.POST.get("of", ""), request.POST.get("from", "").strip()
@@ -86,7 +86,7 @@ def _text(request: HttpRequest) -> tuple[str, Format]:
 
 
 def _told(form: GraphForm, document: dict[str, Any]) -> str:
-    """What is to be known of an edit that is not seen where it was made."""
+    """The notes on an edit that are not seen where it was made."""
     before, after = (version.get("latency", []) for version in (document, form.meant or {}))
     before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
     gone = "Latency limits along its streams were removed with it." if len(after) < len(before) else ""

@@ -1,4 +1,4 @@
-"""How late a dataflow's events may be: chosen, and what other choices would cost."""
+"""Latency limits of a dataflow: chosen, and what other choices would cost."""
 
 from __future__ import annotations
 
@@ -42,6 +42,6 @@ def _chosen_in_words(record: DataflowRecord) -> str:
 
 @require_safe
 def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
-    """What the dataflow's batches would take at other limits; with ``scheduled=1`` as by a schedule."""
+    """The cost of the dataflow's batches at other limits; with ``scheduled=1`` as by a schedule."""
     return JsonResponse(
         latency_prices_told(request.viewer, dataflow_id, scheduled=request.GET.get("scheduled") == "1"))

@@ -44,7 +44,7 @@ def schedule_measure(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 def _unasked(request: HttpRequest, record: DataflowRecord, rate: str) -> list[SweepTarget]:
-    """What nobody has asked for yet of what a schedule at this rate is missing; raises where there is nothing."""
+    """The missing parts of a schedule at this rate that nobody has asked for yet; raises where there is nothing."""
     answer = options.ask(record, options.rate_of(rate))
     tasks = unmeasured_tasks(answer)
     if answer.failure is not None and not tasks:
@@ -63,7 +63,7 @@ def unmeasured_tasks(answer: options.ScheduleOptions) -> tuple[str, ...]:
 
 
 def missing_part(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
-    """What has to be measured before there can be a schedule, or a sure one, how far that is, and where it could be."""
+    """The measurements that a schedule, or a sure one, needs, their progress, and where they could be made."""
     missing = profile_requests(request.viewer, record.pk, unmeasured_tasks(answer))
     if not missing:
         return {"missing": [], "estimated": 0, "waits_for": ""}
@@ -93,16 +93,16 @@ def _budget_minutes(request: HttpRequest) -> str | float:
 
 
 def _duration(unasked: int) -> dict[str, float | None]:
-    """How many minutes measuring so many types will take: as what was measured here took; None where nothing was."""
+    """The expected minutes of measurements of so many types: as what was measured here took; None where nothing was."""
     typical_s = typical_sweep_s()
     return {"expected_minutes": None if typical_s is None else max(1.0, round(unasked * typical_s / 60))}
 
 
 def measure_address(record: DataflowRecord, task: str) -> str:
-    """Where the type of a task is measured with this dataflow's events."""
+    """The address where the type of a task is measured with this dataflow's events."""
     return reverse("measure", query={"dataflow": record.pk, "task": task})
 
 
 def may_measure_for(request: HttpRequest, record: DataflowRecord) -> bool:
-    """Whether the viewer may measure the tasks of a dataflow."""
+    """True if the viewer may measure the tasks of a dataflow."""
     return may_measure(request.viewer, team_id=record.team_id if record.private else None)

@@ -1,4 +1,4 @@
-"""How people are notified of alerts and proposals: choices, webhooks of people and teams, what became of messages."""
+"""Notifications of alerts and proposals: choices, webhooks of people and teams, what became of messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN = 30
 
 @require_safe
 def notifications(request: HttpRequest) -> HttpResponse:
-    """Who is notified how, and whether it arrived."""
+    """The receivers of notices, and whether these arrived."""
     return render(request, "alerts/notifications.html", {
         "choices": notice_choices.choices_of(request.user), "digest_hour": settings.DIGEST_HOUR,
         "severities": SEVERITIES, "formats": FORMATS,

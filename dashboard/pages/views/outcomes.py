@@ -63,7 +63,7 @@ def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.ScheduleOutcome
 def _help(
     reason: MissReason, outcome: selectors.ScheduleOutcome, graph: Mapping[str, list[dict]]
 ) -> dict[str, Any] | None:
-    """Where a click helps: what it says and where it goes."""
+    """The link that helps: what it says and where it goes."""
     compare = reverse("schedule", args=[outcome.record.pk])
     types = {task["id"]: task["type"] for task in graph["tasks"]}
     if reason.remedy == "measure":

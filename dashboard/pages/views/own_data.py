@@ -141,7 +141,7 @@ _TAKEN: Mapping[str, Callable[[HttpRequest, OwnData, Team], Answered]] = {
 def _form(
     request: HttpRequest, task_type: TaskType, team: Team, *, without: tuple[str, ...] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """What the form of a type says, once values that were written into it are kept as secrets of the team."""
+    """The values of a type's form, once values that were written into it are kept as secrets of the team."""
     texts = filled_in(task_type, request.POST, without=without)
     errors: dict[str, str] = {}
     for parameter in task_type.parameters:
@@ -195,7 +195,7 @@ def _has_looks(answers: OwnData) -> bool:
 
 
 def _seen(request: HttpRequest, answers: OwnData) -> tuple[OwnData, dict[str, Any]]:
-    """What the look has seen, as the page shows it; what it proposes becomes the answers' columns once it is over."""
+    """The events of the look, as the page shows them; what it proposes becomes the answers' columns once it is over."""
     if not answers.look:
         return answers, {}
     try:

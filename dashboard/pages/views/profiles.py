@@ -160,7 +160,7 @@ def trial_plots(request: HttpRequest, trial_id: UUID) -> JsonResponse:
 
 
 def _estimates(search: str) -> list[dict[str, Any]]:
-    """What Weir plans with of types that nobody has measured here, by name."""
+    """The estimates that Weir plans with for types that nobody has measured here, by name."""
     measured = set(ProfileRecord.objects.filter(active=True, config="", team=None).values_list("task_type", flat=True))
     words = search.casefold().split()
     return [

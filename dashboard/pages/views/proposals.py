@@ -180,7 +180,7 @@ def _act(way: str) -> Callable[[HttpRequest, UUID], Proposal]:
 
 
 def _text_changes(record: Proposal, diff: dict[str, Any] | None) -> list[LineChange]:
-    """What another version changes of the document of the one that runs, line by line."""
+    """The changes of another version to the document of the one that runs, line by line."""
     if not diff or not diff["version"]:
         return []
     former, new = (catalog.version(record.dataflow, diff["version"][name]).text for name in ("former", "number"))
@@ -188,7 +188,7 @@ def _text_changes(record: Proposal, diff: dict[str, Any] | None) -> list[LineCha
 
 
 def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
-    """What would let it reuse more, and where a click adopts that, for who may submit for its team."""
+    """The near misses, and where a click adopts one, for who may submit for its team."""
     may = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
     return {
         "near_misses": [near_miss_row(miss) for miss in near_misses_of(record)],
@@ -197,7 +197,7 @@ def _near_misses(request: HttpRequest, record: Proposal) -> dict[str, Any]:
 
 
 def _may_choose(request: HttpRequest, record: Proposal) -> bool:
-    """Whether the viewer may still say how the submission joins what is under way."""
+    """True if the viewer may still say how the submission joins what is under way."""
     engineer = request.viewer.has_role(record.dataflow.team_id, Role.ENGINEER)
     return engineer and PLAN_KINDS[record.plan.kind].joins and record.status in {PENDING, STALE}
 
@@ -215,7 +215,7 @@ def _outcome_text(way: str, record: Proposal) -> str:
 
 
 def _failing(record: Proposal, causes: dict[str, dict[str, str]]) -> list[dict[str, str]]:
-    """What fails, by the names of its tasks."""
+    """The failures, by the names of its tasks."""
     plan = plan_of(record.rollback_plan or record.plan)
     if plan is None:
         return []

@@ -30,7 +30,7 @@ def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
 
 
 def _places(ring: TaskRing) -> dict[str, str]:
-    """What each query of a ring is called on its page: its slot, and its number there where there are several."""
+    """The name of each query of a ring on its page: its slot, and its number there where there are several."""
     slots = {piece.bundle: piece.slot for piece in (*ring.ranges, *ring.leaving)}
     several, met, places = Counter(slots.values()), Counter(), {}
     for bundle, slot in slots.items():

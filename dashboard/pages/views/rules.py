@@ -76,7 +76,7 @@ def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None,
 
 
 def _shown(request: HttpRequest, versions: list, rules_in_force: Rules) -> Rules:
-    """What the form begins with: what was sent, where that are rules; an earlier version; or what holds."""
+    """The rules that the form begins with: what was sent, where that are rules; an earlier version; or what holds."""
     if request.method == "POST":
         try:
             return rules_from(request.POST)

@@ -18,7 +18,7 @@ from dashboard.teams.models import Role
 
 @require_safe
 def savepoints(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """What there is of a dataflow's savepoints, and what one can do with them."""
+    """The savepoints of a dataflow, and the actions on them."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     return render(request, "savepoints.html", {
         "record": record, "told": savepoints_told(request.viewer, dataflow_id),

@@ -84,7 +84,7 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 def _survival(request: HttpRequest, record: DataflowRecord) -> dict[str, Any]:
-    """Which losses of machines a running dataflow survives, and what one more copy of its state takes."""
+    """The losses of machines that a running dataflow survives, and the cost of one more copy of its state."""
     if record.status != RUNNING:
         return {}
     survival = dataflow_survival(view_for(request.viewer), str(record.pk))
@@ -146,20 +146,20 @@ def schedule_propose(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 def _ask(request: HttpRequest, record: DataflowRecord) -> options.ScheduleOptions:
-    """What the address asks; raises where its rate is none."""
+    """The options in the address; raises where its rate is none."""
     pairs = PAIRS if request.GET.get("complete") == "1" else QUICK_PAIRS
     return options.ask(
         record, options.rate_of(request.GET.get("rate", "")), pairs=pairs, routing=_routing(request))
 
 
 def _routing(request: HttpRequest) -> Routing:
-    """How events are to be divided, by the address; slot-aware where it names nothing that there is."""
+    """The division of events, by the address; slot-aware where it names nothing that there is."""
     named = request.GET.get("routing", "")
     return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
 
 
 def _answer(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
-    """What the table and the figures of the chosen pair show; ``rate_asked`` asks for the same again."""
+    """The table and the figures of the chosen pair; ``rate_asked`` asks for the same again."""
     rates = options.own_rates(answer.problem)
     rate_per_s = answer.rate_per_s or rates[0]
     at, rate_text = exact_rate(rate_per_s), _plain(rate_per_s)
@@ -181,7 +181,7 @@ def _answer(request: HttpRequest, record: DataflowRecord, answer: options.Schedu
 
 
 def _frame(request: HttpRequest, record: DataflowRecord, answer: options.ScheduleOptions) -> dict[str, Any]:
-    """What stands around the table: the slider's scale, free slots, profiles, and whether one may propose."""
+    """The parts around the table: the slider's scale, free slots, profiles, and whether one may propose."""
     rates = options.own_rates(answer.problem)
     mean = sum(rates) / len(rates)
     rate_per_s = answer.rate_per_s or mean
@@ -221,7 +221,8 @@ def _replaced(record: DataflowRecord) -> Proposal | None:
 
 
 def _not_running(record: DataflowRecord) -> str:
-    """Why no schedule can be proposed of a dataflow that is not in review, whoever asks; empty where one can."""
+    """The reason why no schedule can be proposed of a dataflow that is not in review, whoever asks; empty where one
+    can."""
     if record.status == RUNNING:
         return ""
     return f"The dataflow is {words(record.status)}. Only submissions in review and running dataflows get a schedule."

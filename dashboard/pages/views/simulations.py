@@ -34,7 +34,7 @@ REPLAY_HOURS = {6: "6 hours", 24: "a day", 72: "three days", round(LONGEST_H): "
 
 @require_safe
 def simulate(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """What to simulate, and what came of the simulations of this dataflow; ``run`` names one, else the newest."""
+    """The form of a simulation, and the results of this dataflow's simulations; ``run`` names one, else the newest."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     runs = selectors.of_dataflow(request.viewer, dataflow_id)
     run, is_running = _chosen(request, runs), record.status == RUNNING

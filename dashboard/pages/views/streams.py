@@ -50,7 +50,7 @@ def search_begin(request: HttpRequest, task_id: str) -> JsonResponse:
 
 @require_safe
 def search(request: HttpRequest, search_id: str) -> HttpResponse:
-    """What a search has found so far, as a table; it looks at what came since the last question."""
+    """The results of a search so far, as a table; it looks at what came since the last question."""
     try:
         progress = stream_searches.search(request.viewer, search_id)
     except NotFound:
@@ -86,7 +86,7 @@ def look_begin(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 def look(request: HttpRequest, look_id: str) -> JsonResponse:
-    """What a look has seen so far, as a table, and whether it is over; who asks again goes on looking."""
+    """The events of a look so far, as a table, and whether it is over; who asks again goes on looking."""
     try:
         source_look = source_looks.look(request.viewer, look_id)
     except WeirError as error:
@@ -95,7 +95,7 @@ def look(request: HttpRequest, look_id: str) -> JsonResponse:
 
 
 def shown_look(source_look: source_looks.Look) -> dict[str, Any]:
-    """What ``parts/look.html`` shows of a look."""
+    """The parts of ``parts/look.html`` for a look."""
     context: dict[str, Any] = {"look": source_look, "is_under_way": not source_look.is_over, "waits_s": WAITS_S}
     if source_look.state == FAILED:
         return {**context, "problem": source_look}

@@ -65,7 +65,7 @@ def measure(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def sweep(request: HttpRequest, sweep_id: UUID) -> HttpResponse:
-    """How far a sweep is, trial by trial."""
+    """The progress of a sweep, trial by trial."""
     record = selectors.sweep(request.viewer, sweep_id)
     may = may_steer(request.viewer, record)
     return render(request, "profiles/sweep.html", {
@@ -95,7 +95,7 @@ def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
 
 
 def _goes_on(sweep: SweepRecord) -> str:
-    """What resuming does: where nothing was stable, its trials are set aside."""
+    """The effect of resuming: where nothing was stable, its trials are set aside."""
     return "continues from its trials" if counting(sweep.trials).exists() else "starts again"
 
 
@@ -137,7 +137,7 @@ def _form(request: HttpRequest, form: Any, *, failure: WeirError | None = None, 
 def _hindrance(
     viewer: Viewer, declared: TaskType | None, again: ProfileRecord | None, dataflow: DataflowRecord | None
 ) -> WeirError | None:
-    """Why what the form is about may not be measured; of a dataflow each task says so itself."""
+    """The reason why the target of the form may not be measured; of a dataflow each task says so itself."""
     if again is not None:
         return approval.hindrance_of(approval.target_of(again.sweep), viewer) if hasattr(again, "sweep") else None
     return approval.needs_a_dataflow(declared, viewer) if declared is not None and dataflow is None else None
@@ -181,7 +181,7 @@ def bounds_given(form: Any, usual: Sweep = services.USUAL) -> Sweep:
 
 
 def _manner(request: HttpRequest, form: Any) -> services.Manner:
-    """How it is measured where the form does not say: as what is measured again was."""
+    """The manner of measurement where the form does not say: as what is measured again was."""
     again = form.get("again")
     return services.manner_of(selectors.profile(request.viewer, again) if again else None)
 
