@@ -95,8 +95,9 @@ class RingKey:
 
 @dataclass(frozen=True, slots=True)
 class RingLoss:
-    """What a machine has: how many key groups, their part of the ring and of the events, and state in kB; and what its
-    loss takes: ``lost`` are the ranges, by their first group, whose state nobody else has, ``lost_part`` of the ring.
+    """The part of the ring on a machine: how many key groups, their part of the ring and of the events, and state in
+    kB; and what its loss takes: ``lost`` are the ranges, by their first group, whose state nobody else has,
+    ``lost_part`` of the ring.
     """
 
     node: str
@@ -111,9 +112,9 @@ class RingLoss:
 
 @dataclass(frozen=True, slots=True)
 class TaskRing:
-    """How the keys of a running task are divided. ``counted`` is how many events its writers count by key, the older
-    ones less; None: too few to know how they spread. ``survives`` says which losses its state survives, behind a
-    subject; ``one_more`` what one more copy of it takes, empty where that is not known."""
+    """The division of a running task's keys. ``counted`` is how many events its writers count by key, the older ones
+    less; None: too few to know how they spread. ``survives`` says which losses its state survives, behind a subject;
+    ``one_more`` what one more copy of it takes, empty where that is not known."""
 
     task: str
     name: str
@@ -129,7 +130,7 @@ class TaskRing:
 
 
 def is_ring(viewer: Viewer, task_id: str) -> bool:
-    """Whether a running task is divided by key, as far as the viewer may know."""
+    """True if a running task is divided by key, as far as the viewer may know."""
     return _fragment(view_for(viewer), task_id) is not None
 
 

@@ -105,7 +105,7 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
 
 
 def dataflow_survival(view: View, dataflow_id: str) -> DataflowSurvival:
-    """Which losses of machines the queries that a dataflow works in survive."""
+    """The losses of machines that the queries survive in which a dataflow works."""
     submitted = view.estate.submitted.get(dataflow_id) if dataflow_id in view.records else None
     running = set(submitted.running.values()) if submitted else set()
     queries = [
@@ -118,7 +118,7 @@ def dataflow_survival(view: View, dataflow_id: str) -> DataflowSurvival:
 
 
 def live_part(reading: jobs.LiveReading) -> Freshness:
-    """Whether anything live is known, and if not, why."""
+    """The state of live knowledge, and the reason where there is none."""
     return Freshness(available=reading.available, measured=reading.measured, reason=reading.reason)
 
 

@@ -24,7 +24,7 @@ class EstateState(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return "the estate"
 
 
@@ -66,7 +66,7 @@ class Use(models.Model):
 
 
 class TeamUse(models.Model):
-    """How many dataflows of a team use a running task: kept, because a source may have 20,000 users."""
+    """The number of a team's dataflows that use a running task: kept, because a source may have 20,000 users."""
 
     running_task = models.ForeignKey(RunningTaskRow, on_delete=models.CASCADE, related_name="team_uses")
     team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="+")
@@ -102,13 +102,13 @@ class FragmentRow(models.Model):
 
     @property
     def settings(self) -> FragmentSettings:
-        """What its queries are set to."""
+        """The settings of its queries."""
         return FragmentSettings(
             self.trigger_ms, self.real_time, self.alternates, self.policies, self.restores)
 
 
 class BundleSlot(models.Model):
-    """Where a bundle of a divided fragment is: looked up by its slot, for what runs there, and by its id."""
+    """The slot of a bundle of a divided fragment: looked up by its slot, for what runs there, and by its id."""
 
     fragment = models.ForeignKey(FragmentRow, on_delete=models.CASCADE, related_name="bundle_slots")
     bundle = models.CharField(max_length=40, db_index=True)
@@ -152,7 +152,7 @@ class SlotRow(models.Model):
 
 
 class CostObservation(models.Model):
-    """What a slot was seen to take and to do over an hour while it ran the same queries, as costs are learned from.
+    """The cost and the load of a slot over an hour while it ran the same queries, as costs are learned from.
 
     ``group`` is a digest of the queries; ``queries`` holds, by id, ``batches`` and ``tasks``: pairs of type and events;
     of one whose batches stay open also ``groups`` of events.
@@ -185,7 +185,7 @@ class CostFit(models.Model):
 
 
 class TaskMeter(models.Model):
-    """What a running task was seen to take, as it was charged (`scheduler.model.cost_figures.CostMeter`)."""
+    """The metered cost of a running task, as it was charged (`scheduler.model.cost_figures.CostMeter`)."""
 
     fingerprint = models.CharField(max_length=100, primary_key=True)
     at = models.DateTimeField(db_index=True)
@@ -206,7 +206,7 @@ class HandoverPause(models.Model):
 
 
 class Loss(models.Model):
-    """How much a dataflow has lost of a stream because its team chose that: what a reader's node told last."""
+    """The loss of a stream by a dataflow because its team chose that: what a reader's node told last."""
 
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="losses")
     reader = models.CharField(max_length=40)
@@ -242,8 +242,8 @@ class CutTask(models.Model):
 
 
 class BatchFigures(models.Model):
-    """What batches of a fragment's queries cost, who needs them how often, and why they cannot stay open; as the pacer
-    found last. How far apart they are is a setting of the fragment.
+    """The cost of batches of a fragment's queries, their users' needs, and the reason why they cannot stay open; as the
+    pacer found last. How far apart they are is a setting of the fragment.
     """
 
     fragment = models.OneToOneField(
@@ -257,12 +257,12 @@ class BatchFigures(models.Model):
 
     @property
     def trigger_ms(self) -> int:
-        """How far apart batches begin, or the groups of events of an open one, in ms."""
+        """The interval of batches, or of the groups of events of an open one, in ms."""
         return settings.TRIGGER_MS if self.fragment.trigger_ms is None else self.fragment.trigger_ms
 
     @property
     def real_time(self) -> bool:
-        """Whether batches stay open."""
+        """True if batches stay open."""
         return self.fragment.real_time
 
 
@@ -282,7 +282,7 @@ class ModesWanted(models.Model):
 
 
 class LatencyStatus(models.Model):
-    """What became of one latency limit of a running dataflow, as it was last looked at.
+    """The status of one latency limit of a running dataflow at the last look.
 
     ``number`` counts the dataflow's limits. Seconds: ``expected_s`` with the intervals that were chosen; ``measured_s``
     since these were in force; ``least_s``, where it cannot be met by the model, what there is at the least; ``other_s``

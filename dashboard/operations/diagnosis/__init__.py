@@ -1,4 +1,4 @@
-"""What is wrong with what runs, and what helps: one health model for pages, API, probes and alerts.
+"""Findings about what runs, and remedies: one health model for pages, API, probes and alerts.
 
 Imports the models, ``estate_store`` and ``live_view``. Read ``health.py`` first.
 """

@@ -1,4 +1,4 @@
-"""How the dataflows that a viewer may know of are cut into queries, with what that costs.
+"""The fragmentation of the dataflows that a viewer may know of, with its cost.
 
 For pages and API:
 
@@ -52,7 +52,7 @@ def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
 
 
 def _query_cores(view: View, dataflow_id: str, costs: Costs, paces_ms: Mapping[str, int]) -> float:
-    """What a query of a dataflow takes for running batches at all, in the mean of its queries."""
+    """The mean cost of a dataflow's queries for batches alone, in cores."""
     places = view.estate.places
     queries = {places[task][0] for task in view.estate.submitted[dataflow_id].running.values() if task in places}
     cores = [query_cores(Prices(trigger_ms=paces_ms.get(query, settings.TRIGGER_MS), costs=costs)) for query in queries]

@@ -64,14 +64,14 @@ def add_finder(finder: Finder) -> None:
 
 
 def findings(view: View) -> list[Finding]:
-    """What is wrong of what the viewer may know of, the worst first. Found once for all who share the view."""
+    """The findings that the viewer may know of, the worst first. Found once for all who share the view."""
     return list(view.known.once(("findings", view.own), lambda: _sorted([
         *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view), *lacking_copies(view),
         *_limits(view)])))
 
 
 def health(view: View) -> list[Finding]:
-    """What a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
+    """The health that a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
     estate_findings = findings(view)
     return list(view.known.once(("health", view.own), lambda: _sorted(
         [*estate_findings, *(finding for finder in _finders for finding in finder(view, estate_findings))])))
@@ -92,7 +92,7 @@ def _sorted(unsorted: Iterable[Finding]) -> list[Finding]:
 
 
 def disk_finding(name: str, free_mb: float | None) -> Finding | None:
-    """What the free space of a disk means; None where there is enough, or it is not known."""
+    """The finding about the free space of a disk; None where there is enough, or it is not known."""
     if free_mb is None or free_mb >= settings.DISK_FREE_MB:
         return None
     if free_mb < FULL_MB:
@@ -338,7 +338,7 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
 
 
 def waits_because(view: View, fragment: Fragment, report: QueryReport) -> str:
-    """Why a query of a fragment waits before it writes, in a sentence; empty where it does not."""
+    """The reason why a query of a fragment waits before it writes, in a sentence; empty where it does not."""
     tasks = name_of_query(view, fragment)
     if not report.throttled_by:
         return ""
@@ -351,7 +351,7 @@ def waits_because(view: View, fragment: Fragment, report: QueryReport) -> str:
 
 
 def _held_by(view: View, channel: str) -> str:
-    """Who reads a full channel, by the names of the viewer's dataflows."""
+    """The readers of a full channel, by the names of the viewer's dataflows."""
     whole, _, part = channel.partition("@")
     fragment_id = whole.rpartition(".")[0]
     writer = view.fragment_of.get(fragment_id)

@@ -1,4 +1,4 @@
-"""What load balancers and orchestrators ask: whether the process lives, and whether it can serve."""
+"""Probes for load balancers and orchestrators: whether the process lives, and whether it can serve."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class EstateProblems:
-    """What is wrong now, what was lately, and the newest errors of queries, as far as one viewer may know."""
+    """The present and recent findings and the newest errors of queries, as far as one viewer may know."""
 
     now: Sequence[EstateProblem]
     past: Sequence[Past]
@@ -83,7 +83,7 @@ class EstateProblems:
 
 
 def problems(viewer: Viewer) -> EstateProblems:
-    """What is wrong, the worst first: what stands still before what goes on, and what gets worse before the rest."""
+    """The findings, the worst first: what stands still before what goes on, and what gets worse before the rest."""
     view, now_s = view_for(viewer), int(timezone.now().timestamp())
     wrong = health(view)
     history = DatabaseHistory()
@@ -202,7 +202,7 @@ def _measure_of(finding: Finding) -> Series | None:
 def _past(
     view: View, wrong: Sequence[Finding], notes: Mapping[tuple[str, str], Sequence[Annotation]], now_s: int
 ) -> list[Past]:
-    """What was wrong lately and is over, the newest first; one row for what came and went several times."""
+    """The recent findings that are over, the newest first; one row for what came and went several times."""
     present = {finding.cause for finding in wrong}
     rows: dict[str, Past] = {}
     for (kind, subject), some in notes.items():

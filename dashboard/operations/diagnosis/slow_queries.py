@@ -38,7 +38,7 @@ def watch(reports: Reports, *, at: datetime) -> None:
 
 
 def is_due(*, at: datetime) -> bool:
-    """Whether a query has been slow for longer than a reader may hold back others."""
+    """True if a query has been slow for longer than a reader may hold back others."""
     return _due(at).exists()
 
 
@@ -86,7 +86,7 @@ def _behind(estate: Estate, reports: Reports) -> dict[str, Fragment]:
 
 
 def _is_late(estate: Estate, fragment: Fragment, query: QueryReport) -> bool:
-    """Whether a query's batches keep others waiting, or its source makes fewer events than it should."""
+    """True if a query's batches keep others waiting, or its source makes fewer events than it should."""
     hold_ms = 1000 * settings.HOLD_S
     if max(query.batch_ms or 0, query.batch_for_ms or 0) >= hold_ms:
         return True

@@ -1,4 +1,4 @@
-"""What is said of readers and tasks that are too slow for a stream that others need."""
+"""Sentences about readers and tasks that are too slow for a stream that others need."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def held_up(view: View, fragment: Fragment, slow: SlowQuery) -> Finding:
 
 
 def paused_by_weir(record: DataflowRecord, options: Mapping[str, Any]) -> dict[str, Any]:
-    """That Weir paused a dataflow, by its team's choice or because a task of it can only fail again; nothing where it
-    is not so. ``options`` are those of its newest plan, where that is a pause of Weir's own."""
+    """The pause of a dataflow by Weir, by its team's choice or because a task of it can only fail again; nothing where
+    it is not so. ``options`` are those of its newest plan, where that is a pause of Weir's own."""
     if record.status not in {PAUSING, PAUSED} or not options.get("why"):
         return {}
     user = {"id": str(record.pk), "name": record.name, "team": record.team.name}

@@ -40,8 +40,8 @@ class WayInForce(Generic[KindT]):
 
 @dataclass(frozen=True, slots=True)
 class EstateChoice(Generic[KindT]):
-    """What an administrator may choose: a column of the estate's row, the ways, what errors call one of them, and what
-    the installation says where nobody has chosen.
+    """A choice of an administrator: a column of the estate's row, the ways, what errors call one of them, and what the
+    installation says where nobody has chosen.
 
     With ``is_of_plans`` waiting plans are held to the estate anew after another choice.
     """

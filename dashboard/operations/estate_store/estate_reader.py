@@ -90,11 +90,11 @@ class StoredEstate:
         self._places: dict[str, tuple[str, int]] = {}
 
     def has_moved_on(self) -> bool:
-        """Whether the estate is of another generation by now."""
+        """True if the estate is of another generation by now."""
         return self.generation != current_generation()
 
     def users_of(self, task_id: str) -> Users:
-        """Who uses a running task."""
+        """The users of a running task."""
         return self._users[task_id]
 
     def least_loaded(
@@ -128,11 +128,11 @@ class StoredEstate:
 
     @cached_property
     def teams_apart(self) -> bool:
-        """Whether teams have slots of their own."""
+        """True if teams have slots of their own."""
         return are_teams_apart() if self._teams_apart is None else self._teams_apart
 
     def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
-        """How many queries of each team are on the named slots, paused ones too."""
+        """The number of queries of each team on the named slots, paused ones too."""
         holding = FragmentRow.objects.filter(Q(slot__in=slots) | Q(bundle_slots__slot__in=slots)).distinct()
         return {slot: teams for slot, teams in teams_by_slot(map(fragment_of, holding)).items() if slot in slots}
 
@@ -170,18 +170,18 @@ def _fetch_settings(fragment_ids: Collection[str]) -> dict[str, FragmentSettings
 
 
 def _holds(fragments: QuerySet[FragmentRow] | Manager[FragmentRow]) -> Q:
-    """That a slot has a query of one of these fragments."""
+    """The condition that a slot has a query of one of these fragments."""
     return Q(name__in=fragments.values("slot")) | Q(
         name__in=BundleSlot.objects.filter(fragment__in=fragments.values("pk")).values("slot"))
 
 
 def are_teams_apart() -> bool:
-    """Whether teams have slots of their own: what an administrator chose, else what the environment says."""
+    """True if teams have slots of their own: what an administrator chose, else what the environment says."""
     return is_apart(EstateState.objects.filter(pk=1).values_list("tenancy", flat=True).first())
 
 
 def is_apart(chosen: str | None) -> bool:
-    """Whether teams have slots of their own by what was chosen, if anything was."""
+    """True if teams have slots of their own by what was chosen, if anything was."""
     return (chosen if chosen in (SHARED, TEAM) else settings.TENANCY) == TEAM
 
 
@@ -226,7 +226,7 @@ def fragment_of(row: FragmentRow) -> Fragment:
 
 
 def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:
-    """What these queries run, each as a fragment of its own: a bundle looks as if it were alone."""
+    """The fragments of these queries, each as a fragment of its own: a bundle looks as if it were alone."""
     whole = FragmentRow.objects.filter(Q(pk__in=query_ids) | Q(bundle_slots__bundle__in=query_ids)).distinct()
     return {
         bundle.id: replace(fragment, id=bundle.id, slot=bundle.slot, bundles=()) if fragment.divided else fragment

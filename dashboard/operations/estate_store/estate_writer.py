@@ -195,7 +195,7 @@ def _uses(submitted: Submitted) -> list[Use]:
 
 
 def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
-    """What executes another version's tasks, where they are others, or executed by others, than the former's were."""
+    """Stores the tasks of another version that are other tasks, or executed by others, than the former's were."""
     stored = Use.objects.filter(dataflow_id=submitted.id)
     unchanged_tasks = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
     stored.exclude(task_id__in=unchanged_tasks).delete()
@@ -272,7 +272,7 @@ def _store_fragments(
 
 
 def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
-    """Where divided fragments have bundles; those of a fragment that is no more go with it."""
+    """Stores the slots of divided fragments' bundles; those of a fragment that is no more go with it."""
     old, new = (
         {fragment_id: _bundle_slots(fragment) for fragment_id, fragment in fragments.items()}
         for fragments in (before, after)
@@ -303,7 +303,7 @@ def fragment_fields(fragment: Fragment) -> dict[str, object]:
 def _loads(
     before: Mapping[str, Fragment], after: Mapping[str, Fragment], started: Iterable[RunningTask]
 ) -> dict[str, SlotLoad]:
-    """What changes of each slot's load, by slot name; the tasks of the fragments before are in the estate still."""
+    """The change of each slot's load, by slot name; the tasks of the fragments before are in the estate still."""
     tasks = {task.id: task for task in started}
     touched_tasks = {task_id for fragment in before.values() for task_id in fragment.active_tasks}
     touched_tasks |= {

@@ -1,4 +1,4 @@
-"""What fragments' queries are set to: reading it, and changing it under the estate's lock.
+"""The settings of fragments' queries: reading it, and changing it under the estate's lock.
 
 Settings change by a plan (`estate_writer.store_plan`), or, for intervals alone, by the pacer (`set_intervals`).
 """
@@ -41,7 +41,7 @@ def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentS
 
 
 def open_in(slots: Collection[str], *, besides: Collection[str] = ()) -> Counter[str]:
-    """How many queries of each slot are to leave their batches open, some fragments left out."""
+    """The number of queries of each slot that are to leave their batches open, some fragments left out."""
     return Counter(FragmentRow.objects.filter(slot__in=slots, real_time=True).exclude(pk__in=besides).values_list(
         "slot", flat=True))
 

@@ -1,4 +1,4 @@
-"""How much dataflows have lost because their teams chose that their slow readers lose the oldest events.
+"""Losses of dataflows whose teams chose that their slow readers lose the oldest events.
 
 Counts are measurements; that a dataflow begins to lose is in the audit trail.
 """
@@ -22,7 +22,7 @@ def record_losses(reports: Reports) -> int:
 
 
 def lost_by(dataflow_id: UUID | str) -> dict[str, int]:
-    """How many blocks and events a dataflow has lost since it began to, over all of its readers."""
+    """The number of blocks and events that a dataflow has lost since it began to, over all of its readers."""
     sums = Loss.objects.filter(dataflow=dataflow_id).aggregate(blocks=Sum("blocks"), events=Sum("events"))
     return {name: value or 0 for name, value in sums.items()}
 

@@ -1,4 +1,4 @@
-"""Whose events may be read: what a credential reads is for its team, and so is what follows from it (decision 0051)."""
+"""Permissions to read events: what a credential reads is for its team, and so is what follows (decision 0051)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_readable(viewer: Viewer, task_id: str) -> None:
 
 
 def is_readable(viewer: Viewer, task_id: str) -> bool:
-    """Whether a viewer may read what leaves a running task, as far as credentials go."""
+    """True if a viewer may read what leaves a running task, as far as credentials go."""
     try:
         require_readable(viewer, task_id)
     except PermissionDenied:
@@ -36,7 +36,7 @@ def is_readable(viewer: Viewer, task_id: str) -> bool:
 
 
 def may_read_all(viewer: Viewer, estate: Estate, tasks: Iterable[str]) -> bool:
-    """Whether a viewer may read what leaves each of these running tasks, as far as credentials go.
+    """True if a viewer may read what leaves each of these running tasks, as far as credentials go.
 
     What a query says, as in a traceback, may show events of any of its tasks. Most are seen in the estate at hand.
     """
@@ -44,7 +44,7 @@ def may_read_all(viewer: Viewer, estate: Estate, tasks: Iterable[str]) -> bool:
 
 
 def is_told_to_all(estate: Estate, task_id: str) -> bool:
-    """Whether everybody who may know of a running task may read what leaves it: it is one team's alone, or no
+    """True if everybody who may know of a running task may read what leaves it: it is one team's alone, or no
     credential is used for it."""
     ring, visited = {task_id}, set()
     while ring and not estate.tasks[task_id].scope:

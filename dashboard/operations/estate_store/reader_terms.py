@@ -1,4 +1,4 @@
-"""Who needs the queries of a node, and what their teams chose for those that are too slow: read in three statements.
+"""The users of a node's queries, and their teams' choices for those that are too slow: read in three statements.
 
 A node's part of the estate has no dataflows in it, for a source may have 20,000 users: what counts is kept by team.
 """
@@ -17,7 +17,7 @@ from scheduler.model.estate import Estate
 
 
 def needs_in_part(estate: Estate) -> dict[str, Needed]:
-    """Who needs the first task of each fragment of a part of the estate, by running task."""
+    """The users of the first task of each fragment of a part of the estate, by running task."""
     heads = heads_of(estate)
     working: dict[str, Counter[str]] = {}
     for use in TeamUse.objects.filter(running_task__in=heads).select_related("team"):
@@ -31,7 +31,7 @@ def needs_in_part(estate: Estate) -> dict[str, Needed]:
 
 
 def _choices_but_spill(heads: Collection[str]) -> dict[str, dict[str, int]]:
-    """How many dataflows that are not paused made which other choice, by running task."""
+    """The number of dataflows that are not paused by their other choice, by running task."""
     choosing = DataflowRecord.objects.exclude(when_behind=SPILL).exclude(when_behind="", team__when_behind=SPILL)
     if not choosing.exists():
         return {}

@@ -107,7 +107,7 @@ def fragments_on(slot: str) -> list[str]:
 
 
 def fragments_by_slot() -> dict[str, int]:
-    """How many fragments have a query on each slot that has any."""
+    """The number of fragments with a query on each slot that has any."""
     names = {
         *FragmentRow.objects.filter(active__gt=0).values_list("slot", "pk"),
         *BundleSlot.objects.filter(fragment__active__gt=0).values_list("slot", "fragment_id")}

@@ -1,4 +1,4 @@
-"""Whether teams share slots, and whose slots are shared although they are not to be.
+"""The choice of shared or separate slots, and slots that are shared although they are not to be.
 
 An administrator chooses for the estate; where nobody has, ``WEIR_TENANCY`` says which. What it means for where things
 run is in `scheduler.model.tenancy`.

@@ -23,8 +23,8 @@ FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that 
 
 
 def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
-    """What the pacer would choose, as it noted last, without what is so by now; None where that was long before
-    ``at``."""
+    """The modes that the pacer would choose, as it noted last, without those that are in force by now; None where that
+    was long before ``at``."""
     row = ModesWanted.objects.filter(pk=1).first()
     if row is None or not row.queries:
         return WantedModes()
@@ -41,7 +41,7 @@ def wanted_modes(*, at: datetime | None = None) -> WantedModes | None:
 
 
 def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
-    """Whether these modes would still be chosen, and are not in force; while nobody notes it they are taken to be."""
+    """True if these modes would still be chosen, and are not in force; while nobody notes it they are taken to be."""
     modes = wanted_modes(at=at)
     return modes is None or all(modes.opens.get(name) == is_open for name, is_open in opens.items())
 

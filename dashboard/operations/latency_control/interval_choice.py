@@ -1,4 +1,4 @@
-"""Who chooses the intervals of batches: a plan of the site, or managers on the nodes. A port with two implementations.
+"""The choice of batch intervals: a plan of the site, or managers on the nodes. A port with two implementations.
 
 Which counts is a setting of the estate (`pacing_choice`). The pacer asks it each round and knows
 neither.
@@ -25,7 +25,7 @@ from scheduler.model.standing_answers import StandingAnswers
 
 @dataclass(frozen=True, slots=True)
 class PacingProblem:
-    """What intervals are chosen from in one round.
+    """The facts that intervals are chosen from in one round.
 
     Attributes
     ----------

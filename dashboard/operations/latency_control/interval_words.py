@@ -1,4 +1,4 @@
-"""What has become of the batches of a dataflow's queries, in a sentence for its charts."""
+"""Changes of the batches of a dataflow's queries, in a sentence for its charts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scheduler.model.latency_limits import figure_in_words
 
 
 def change_in_words(queries: Queries, chosen: BatchModes, was_open: frozenset[str], changed: list[str]) -> str:
-    """What has changed of some queries of a dataflow: modes first, else how far apart batches or groups begin."""
+    """The changes of some queries of a dataflow: modes first, else how far apart batches or groups begin."""
     opened = [query for query in changed if query in chosen.open and query not in was_open]
     if opened:
         return f"{_number(opened, 'leaves its', 'leave their')} batches open: events go on as they come."

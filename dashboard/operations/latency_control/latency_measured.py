@@ -1,4 +1,4 @@
-"""What was measured along the slowest way of a latency limit: how much later events leave each query than they came."""
+"""Measurements along the slowest way of a latency limit: how much later events leave each query than they came."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pacing is decided from: the estate's queries as values, with what batches cost, and the limits on them."""
+"""The inputs of pacing: the estate's queries as values, with what batches cost, and the limits on them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def wants_of(view: View) -> Wants:
 
 
 def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
-    """What is measured of a limit now, in milliseconds; None where no event has come lately.
+    """The present latency under a limit, in milliseconds; None where no event has come lately.
 
     A percentile along a part is the mean there, times what it is of the mean age at which events leave its last task.
     """
@@ -60,8 +60,8 @@ def latency_ms(view: View, dataflow: str, limit: LatencyLimit) -> float | None:
 
 
 def events_per_s(view: View, dataflow: str, limit: LatencyLimit) -> float:
-    """How many events a second there are now of which the latency of a limit is measured: of the slowest sink, or at
-    the end of a part."""
+    """The present rate of the events of which the latency of a limit is measured: of the slowest sink, or at the end of
+    a part."""
     submitted = view.estate.submitted[dataflow]
     if not limit.along:
         return _slowest(view, submitted, metric_of(limit))[1]
@@ -70,7 +70,7 @@ def events_per_s(view: View, dataflow: str, limit: LatencyLimit) -> float:
 
 
 def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]) -> Breakdown | None:
-    """Where the latency of a limit goes, as measured now; None where no event has come lately.
+    """The parts of a limit's latency, as measured now; None where no event has come lately.
 
     Parameters
     ----------
@@ -126,14 +126,14 @@ def _parts_along(view: View, path: Sequence[str]) -> Breakdown | None:
 
 
 def _interval_ms(view: View, query: str) -> float:
-    """How far apart the batches of a fragment are, as its node reports."""
+    """The interval of a fragment's batches, as its node reports."""
     first = view.estate.fragments[query].queries[0]
     report = view.reading.reports.query(first.slot, first.id)
     return report.trigger_ms if report is not None and report.trigger_ms else settings.TRIGGER_MS
 
 
 def _stream_into(view: View, query: str) -> jobs.observed.StreamFlow | None:
-    """What is measured of all channels that a fragment reads; None of one that begins with a source."""
+    """The flow of all channels that a fragment reads; None of one that begins with a source."""
     head = view.estate.fragments[query].tasks[0]
     streams = (view.reading.flows.streams.get((parent, head)) for parent in view.estate.tasks[head].parents)
     return next(filter(None, streams), None)
@@ -150,7 +150,7 @@ def _written_ms(view: View, query: str) -> float | None:
 
 
 def measure_of(dataflow: str, limit: LatencyLimit) -> Measure:
-    """What a limit is on, wherever in the list of its dataflow it stands, and however much it allows."""
+    """The measure of a limit, wherever in the list of its dataflow it stands, and however much it allows."""
     return dataflow, limit.along, limit.percentile, limit.over_s
 
 

@@ -55,7 +55,7 @@ def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
 
 
 def latency_card(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
-    """What a dataflow's page shows of its limits: as `latency_of`, how they are written, where the slider stands."""
+    """The limits on a dataflow's page: as `latency_of`, how they are written, where the slider stands."""
     answer = latency_of(viewer, record.pk)
     limits = record.latency_limits
     simple = len(limits) == 1 and limits[0] == LatencyLimit(limits[0].limit_s)
@@ -64,7 +64,7 @@ def latency_card(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
 
 
 def offer_of(record: DataflowRecord) -> dict[str, int]:
-    """Where a slider over `OFFERED_S` and no limit stands for a dataflow, and its end."""
+    """The place of no limit on a slider over `OFFERED_S` for a dataflow, and the slider's end."""
     limits, last = record.latency_limits, len(OFFERED_S)
     chosen = min(range(last), key=lambda at: abs(OFFERED_S[at] - limits[0].limit_s)) if limits else last
     return {"last_offer": last, "chosen_offer": chosen}
@@ -124,7 +124,7 @@ def _limit(
 def _with_rule(
     estate: Estate, reads: Mapping[str, tuple[str, ...]], dataflow_id: str, limit: LatencyLimit, answer: dict[str, Any],
 ) -> dict[str, Any]:
-    """What is told of a limit; of one whose way is too wide to solve, that its queries go by a rule."""
+    """The answer on a limit; of one whose way is too wide to solve, that its queries go by a rule."""
     way = way_of(estate, dataflow_id, limit) if dataflow_id in estate.submitted else None
     if way is None or not is_wide(reads, way):
         return answer
@@ -132,7 +132,8 @@ def _with_rule(
 
 
 def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:
-    """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
+    """The reason why a limit is not met: which element takes how long, and what was tried; or that it is met by
+    measurement."""
     if is_met_by_measurement(row):
         return f"It is met by measurement; the model expected at least {figure_in_words(row.least_s)}."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
@@ -157,7 +158,7 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, dat
 
 
 def _why_young(row: LatencyStatus, warm_at: Mapping[str, datetime]) -> str:
-    """Why nothing is promised by what drivers do that began lately."""
+    """The reason why nothing is promised by what drivers do that began lately."""
     if not warm_at:
         return ""
     first, *others = warm_at
@@ -170,7 +171,7 @@ def _why_young(row: LatencyStatus, warm_at: Mapping[str, datetime]) -> str:
 
 
 def _longest(path: list[dict[str, Any]]) -> str:
-    """Where events spend most of the time by what was measured, against what is expected there."""
+    """The element where events spend most of the time by what was measured, against what is expected there."""
     measured = [part for part in path if part["measured_s"] is not None]
     if not measured:
         return ""

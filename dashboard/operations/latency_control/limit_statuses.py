@@ -1,4 +1,4 @@
-"""What became of latency limits, as rows: their state, since when they are not met, and whether they can be at all.
+"""The states of latency limits, as rows: their state, since when they are not met, and whether they can be at all.
 
 A limit is *hopeless* where the model alone says that neither intervals nor open batches would meet it, by far, and it
 is known of each query on its way what its batches take and whether they may stay open. Then nothing is waited for.
@@ -33,7 +33,7 @@ TOLD_AGAIN_S = 60.0  # the latency of a limit is written so often, though nothin
 def beyond_reach(
     wants: Wants, now: BatchModes, free: BatchModes, *, measured: Collection[str]
 ) -> dict[LimitKey, bool | None]:
-    """Whether limits are beyond what intervals and open batches can do; None where not enough is known.
+    """The limits that are beyond what intervals and open batches can do; None where not enough is known.
 
     Parameters
     ----------
@@ -51,8 +51,7 @@ def beyond_reach(
 
 
 def rows_before(wants: Wants, rows: Mapping[LimitKey, LatencyStatus]) -> dict[LimitKey, LatencyStatus]:
-    """What was known of each limit: its row, wherever it stood in the list; of a new one the row that is in its place.
-    """
+    """Known state of each limit: its row, wherever it stood in the list; of a new one the row that is in its place."""
     by_limit: dict[tuple[str, str], LatencyStatus] = {}
     for (name, _), row in rows.items():
         by_limit.setdefault((name, json.dumps(row.limit)), row)
@@ -131,7 +130,7 @@ def status_of(row: LatencyStatus) -> LimitStatus | None:
 
 
 def warm_moments(reports: Reports) -> dict[str, datetime]:
-    """When each young driver will have warmed up, by slot; drivers that have are left out."""
+    """The time when each young driver will have warmed up, by slot; drivers that have are left out."""
     moments = {}
     for node, report in reports.items():
         for index, slot in report.slots.items():
@@ -167,7 +166,7 @@ def late_limits(estate: Estate, reports: Reports) -> dict[str, LatencyStatus]:
 
 
 def missed_limits(rows: Iterable[LatencyStatus], estate: Estate, reports: Reports) -> dict[str, int]:
-    """How many limits of each dataflow that has any are missed or impossible, as pages say."""
+    """The number of missed or impossible limits of each dataflow that has any, as pages say."""
     warm_at = warm_moments(reports)
     counts: Counter[str] = Counter()
     for row in rows:
@@ -176,25 +175,25 @@ def missed_limits(rows: Iterable[LatencyStatus], estate: Estate, reports: Report
 
 
 def is_told_late(row: LatencyStatus, young: Mapping[str, datetime]) -> bool:
-    """Whether people are told that a limit is not met: it is missed for long, or impossible with drivers that have
+    """True if people are told that a limit is not met: it is missed for long, or impossible with drivers that have
     warmed up."""
     return told_state(row, young) == limits_met.IMPOSSIBLE or is_lasting(row)
 
 
 def is_lasting(row: LatencyStatus) -> bool:
-    """Whether a limit has been missed for as long as it is measured over."""
+    """True if a limit has been missed for as long as it is measured over."""
     (limit,) = from_json(row.limit) or (None,)
     return limit is not None and row.state == limits_met.MISSED and row.late_since is not None and (
         (row.at - row.late_since).total_seconds() >= limit.over_s)
 
 
 def is_met_by_measurement(row: LatencyStatus) -> bool:
-    """Whether a limit is met by what was measured alone: by the model it cannot be."""
+    """True if a limit is met by what was measured alone: by the model it cannot be."""
     return row.state == limits_met.MET and row.least_s is not None
 
 
 def _differ(row: LatencyStatus, made: LatencyStatus) -> bool:
-    """Whether a row is worth writing again."""
+    """True if a row is worth writing again."""
     if (row.limit, row.state, row.hopeless, row.least_s is None, [part[0] for part in row.path]) != (
             made.limit, made.state, made.hopeless, made.least_s is None, [part[0] for part in made.path]):
         return True

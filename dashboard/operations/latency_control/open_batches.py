@@ -1,4 +1,4 @@
-"""Which queries may leave their batches open: reported for running queries, inferred for others of the same shape."""
+"""Queries that may leave their batches open: reported for running queries, inferred for others of the same shape."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from scheduler.model.settings_of_fragments import LEAST_THREADS, MOST_OPEN_A_SLO
 
 
 def may_be_open() -> bool:
-    """Whether batches are left open here at all."""
+    """True if batches are left open here at all."""
     return settings.REAL_TIME and PACING_CHOICE.in_force().kind.leaves_batches_open
 
 
 def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:
-    """Why queries cannot leave their batches open, empty where they can: of those that run and are not divided."""
+    """The reasons why queries cannot leave their batches open, empty where they can: of those that run and are not
+    divided."""
     return {
         name: report.not_real_time for name, report in reports.queries()
         if report.state == RUNNING and report.not_real_time is not None
@@ -43,7 +44,7 @@ def able_now(estate: Estate, queries: Collection[str], *, open_now: Collection[s
 
 
 def lets_open(team: Team) -> bool:
-    """Whether batches of a team's new queries may stay open: its controller of open batches is not off."""
+    """True if batches of a team's new queries may stay open: its controller of open batches is not off."""
     mode = team.controllers.filter(controller=BatchOpening.name).values_list("mode", flat=True).first()
     return mode != OFF
 
@@ -69,7 +70,8 @@ def able_types() -> frozenset[str]:
 
 
 def why_not_set(plan: Plan) -> InvalidTransition | None:
-    """Why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room for more.
+    """The reason why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room
+    for more.
     """
     real_time = {
         name: settings.real_time for name, settings in plan.settings_after.items()

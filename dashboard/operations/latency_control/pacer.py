@@ -72,7 +72,7 @@ REPACED = "repaced"
 
 @dataclass(slots=True)
 class _Query:
-    """What one query's counters said over the last minute, at one interval."""
+    """The counters of one query over the last minute, at one interval."""
 
     trigger_ms: int | None = None
     points: deque[tuple[float, int, float, float]] = field(default_factory=deque)  # moment, batches, busy s, events
@@ -273,8 +273,8 @@ class Pacer:
 
     @staticmethod
     def _refusals(view: View) -> dict[str, str]:
-        """Why queries cannot leave their batches open, empty where they can: of those that are not divided and run, or
-        are being restarted for it."""
+        """The reasons why queries cannot leave their batches open, empty where they can: of those that are not divided
+        and run, or are being restarted for it."""
         chosen = {
             name: "" for name, settings in view.estate.settings.items()
             if settings.real_time and name in view.estate.fragments}
@@ -305,7 +305,7 @@ class Pacer:
             view, costs=costs, batches_seen=batches_seen, trigger_ms=chosen, times_its_cpu=self._times_its_cpu)
 
     def _needs(self, view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
-        """Who needs queries how often, of the dataflows that are not paused."""
+        """The needs for queries by the dataflows that are not paused."""
         wants_by_dataflow: dict[str, list[LimitOnWay]] = {}
         for (name, _), (_, want) in wants.items():
             wants_by_dataflow.setdefault(name, []).append(want)
@@ -365,8 +365,8 @@ def batch_figures_of(fragments: Iterable[str]) -> Mapping[str, BatchFigures]:
 
 
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
-    """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
-    as micro-batches that take as much."""
+    """The priced intervals of the batches of these fragments, or of all: of those that stay open, as micro-batches that
+    take as much."""
     every = BatchFigures.objects.select_related("fragment")
     rows = every if fragments is None else batch_figures_of(fragments).values()
     return {
@@ -375,7 +375,7 @@ def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
 
 
 def _differs(before: Mapping[str, float], cost: Mapping[str, float]) -> bool:
-    """Whether what batches cost is worth writing again."""
+    """True if what batches cost is worth writing again."""
     return before.keys() != cost.keys() or any(
         name not in before or abs(value - before[name]) > STAYS * max(abs(before[name]), 1e-9)
         for name, value in cost.items())

@@ -1,4 +1,4 @@
-"""How the intervals of batches are chosen: the ways that there are, the one in force, and choosing another.
+"""The choice of pacing: the ways that there are, the one in force, and choosing another.
 
 An administrator chooses for the estate; where nobody has, ``WEIR_PACING`` says which. What carries a way out is an
 entry of `dashboard.operations.latency_control.interval_choice.INTERVAL_CHOICES` under its name.

@@ -24,7 +24,7 @@ from scheduler.model.standing_answers import StandingAnswers
 
 
 class NodesSetUp:
-    """What was set up last, so that it is worked out anew only for another estate or other limits."""
+    """The last set-ups, so that they are worked out anew only for another estate or other limits."""
 
     def __init__(self) -> None:
         self._of: tuple[Estate, Wants] | None = None
@@ -61,7 +61,7 @@ def nodes_set_up(view: View) -> list[str]:
 
 
 def setups_of(estate: Estate, wants: Wants, queries: Queries) -> dict[str, QosSetup]:
-    """What each node is sent."""
+    """The set-up of each node."""
     return qos_setups(
         runtime_graph(estate, queries), strictest(
             constraint for limit, want in wants.values() for constraint in constraints_on(

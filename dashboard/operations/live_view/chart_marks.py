@@ -45,7 +45,7 @@ class Mark:
 def marks_of(
     viewer: Viewer, kind: str, subject: str, *, begin_s: int, end_s: int, view: View | None = None
 ) -> Sequence[Mark]:
-    """What happened in a time to a subject and to what it runs on, the oldest first; each thing once."""
+    """The marks of a time on a subject and on what it runs on, the oldest first; each thing once."""
     view = view or view_for(viewer)
     require_known(viewer, kind, subject, view=view)
     subjects = {(kind, subject), *related(view, kind, subject)}

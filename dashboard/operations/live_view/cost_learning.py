@@ -73,7 +73,7 @@ def _fitted(machine: str, slots_seen: Iterable[SlotSeen], at: datetime) -> bool:
 
 
 def _differ(old: Costs, new: Costs) -> bool:
-    """Whether a plan would cost something else, or be as sure of it as it was."""
+    """True if a plan would cost something else, or be as sure of it as it was."""
     if old.queries != new.queries or set(old.batch_s) != set(new.batch_s):
         return True
     pairs = [

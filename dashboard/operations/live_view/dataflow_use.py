@@ -1,4 +1,4 @@
-"""What each dataflow takes of CPU and memory now: its share of every query that it works in."""
+"""The present use of CPU and memory by each dataflow: its share of every query that it works in."""
 
 from __future__ import annotations
 

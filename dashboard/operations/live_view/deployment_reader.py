@@ -1,4 +1,4 @@
-"""What runs on which slot, what each query takes, and what passes between queries: for the page, the API and OTD.
+"""The queries of each slot, their load, and the traffic between queries: for the page, the API and OTD.
 
 - ``deployment_of(view, cores, behind)``: as a value of ``scheduler.deployment``
 - ``thresholds()``: when a slot has too much or little to do, and what is worth a move
@@ -36,7 +36,7 @@ from scheduler.moving import FileSecrets, slots_for, why_not_moved
 def deployment_of(
     view: View, cores: Mapping[str, float] | None = None, behind: Collection[str] = frozenset()
 ) -> Deployment:
-    """What runs where, by a view and its reading: see `scheduler.controllers.evidence.placing`."""
+    """The present deployment, by a view and its reading: see `scheduler.controllers.evidence.placing`."""
     estate = view.estate
     facts = placing.DeploymentFacts(
         estate, jobs.task_types(), view.reading.reports,
@@ -48,12 +48,12 @@ def deployment_of(
 
 
 def thresholds() -> Thresholds:
-    """When a slot is high or low, and what a move has to save of the traffic between nodes."""
+    """The thresholds of high and low slots, and of the saving that a move needs in the traffic between nodes."""
     return Thresholds(score_change=1000 * settings.DEPLOYMENT_LEAST_KB_S)
 
 
 def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
-    """What each event of a task sends between nodes, in bytes, to or from the queries that some tasks are in now."""
+    """The bytes that each event of a task sends between nodes, to or from the queries that some tasks are in now."""
     return placing.bytes_between_nodes(
         view.estate, tasks, jobs.event_bytes(placing.channels_between(view.estate, tasks)))
 
@@ -66,7 +66,7 @@ def _targets(view: View) -> list[Slot]:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What runs where now, all of it, by the reports of one moment; and the slots that queries may go to."""
+    """The whole present deployment, by the reports of one moment; and the slots that queries may go to."""
 
     view: View
     deployment: Deployment
@@ -74,7 +74,7 @@ class Looked:
 
 
 def look() -> Looked | None:
-    """What runs where now; None where nothing is heard of what runs."""
+    """The present deployment; None where nothing is heard of what runs."""
     view = view_for(EVERYTHING)
     return Looked(view, deployment_of(view), tuple(_targets(view))) if view.reading.available else None
 
@@ -110,7 +110,7 @@ def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
 
 
 def _by_slots(deployment: Deployment, pairs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What passes from slot to slot, of what passes from query to query."""
+    """The traffic from slot to slot, from the traffic from query to query."""
     between: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in pairs:
         rates = between[deployment.bundles[row["source"]].slot, deployment.bundles[row["target"]].slot]

@@ -1,4 +1,5 @@
-"""What is on a node that is drained: nothing new is placed there, and each query that can move goes to another node.
+"""The queries on a node that is drained: nothing new is placed there, and each query that can move goes to another
+node.
 
 The moves are plans that Weir makes one after the other (`dashboard.approvals.services.draining`); how each query stands
 is in `dashboard.approvals.drains`.

@@ -1,4 +1,4 @@
-"""Where things are in an estate, worked out once until it is another."""
+"""The places of an estate's parts, worked out once until it is another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one viewer may know of the estate, with what is observed of it; figures and states that are made from that.
+"""The estate as one viewer may know it, with what is observed of it; figures and states that are made from that.
 
 Whatever belongs to a private dataflow of a team that the viewer is not in is left out of every list and of every
 number.
@@ -46,7 +46,8 @@ NAMED_BY_ID = re.compile(f"{_RUNNING_TASK.pattern}|{QUERY_ID.pattern}")
 
 
 class SharedFigures:
-    """What has been worked out once for all who share it: nothing in it may depend on who looks. Safe among threads."""
+    """Figures that are worked out once for all who share them: nothing in it may depend on who looks. Safe among
+    threads."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # builders begin at the same moment: else each would do the work
@@ -55,7 +56,7 @@ class SharedFigures:
         self._results: dict[object, Any] = {}
 
     def once(self, key: object, work: Callable[[], T]) -> T:
-        """What the work gives; it is done for the first who asks for it."""
+        """The result of the work; it is done for the first who asks for it."""
         with self._lock:
             if key not in self._results:
                 self._results[key] = work()
@@ -77,12 +78,12 @@ class View:
 
     @cached_property
     def reading(self) -> jobs.LiveReading:
-        """What is observed, read when somebody first asks for it."""
+        """The live observations, read when somebody first asks for them."""
         return self.observed()
 
     @property
     def slots_of(self) -> Counter[str]:
-        """How many slots each node has."""
+        """The number of slots of each node."""
         return self._places.slots_of
 
     def reader_of_part(self, part: str) -> str:
@@ -108,7 +109,7 @@ class View:
         return [{"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records]
 
     def fragment_report(self, fragment: Fragment) -> QueryReport:
-        """What its node reports of a fragment; of a divided one, of the bundle that is worst off.
+        """The report of a fragment's node on it; of a divided one, of the bundle that is worst off.
 
         Bundles that are leaving do not count.
         """
@@ -119,13 +120,13 @@ class View:
         return self._as_told(reports_by_id[fragment.id], fragment)
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
-        """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there. Why it
+        """The report of its node on one query; ``silent`` or ``unknown`` where no report of the node is there. Why it
         fails is left out where the viewer may not be told (`may_quote`)."""
         return self._as_told(self._report(bundle), self.fragment_of.get(bundle.id))
 
     def may_quote(self, fragment: Fragment) -> bool:
-        """Whether the viewer may read what a fragment's queries say, which may show values of events: of each task
-        that works there, where a credential is used for it, a dataflow of the viewer's own has it, too."""
+        """True if the viewer may read what a fragment's queries say, which may show values of events: of each task that
+        works there, where a credential is used for it, a dataflow of the viewer's own has it, too."""
         return all(
             is_told_to_all(self.estate, task) or not self.own.isdisjoint(self.estate.users.get(task, ()))
             for task in fragment.active_tasks)
@@ -163,12 +164,12 @@ class View:
         return query if query.state == state else replace(query, state=state)
 
     def node_report(self, name: str) -> NodeReport | None:
-        """What a node reports; None where it has not done so for some seconds."""
+        """The report of a node; None where it has not done so for some seconds."""
         reports = self.reading.reports
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 
     def slot_report(self, name: str) -> SlotReport:
-        """What its node reports of a slot, state and figures as every page shows them; ``silent`` or ``unknown``
+        """The report of its node on a slot, state and figures as every page shows them; ``silent`` or ``unknown``
         without, ``recovering`` where its driver is starting again."""
         report = self.reading.reports.slot(name) if self.node_report(node_of(name)) is not None else None
         report = report or SlotReport(state=SILENT if self.reading.available else "unknown")
@@ -223,7 +224,7 @@ class OneLook:
         self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
 
     def view_for(self, viewer: Viewer) -> View:
-        """What this viewer may know."""
+        """The view of this viewer."""
         if viewer.scope not in self._views:
             self._views[viewer.scope] = self.view_of(viewer)
         return self._views[viewer.scope]
@@ -262,7 +263,7 @@ _of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=Non
 
 @contextmanager
 def one_look() -> Iterator[None]:
-    """What is asked inside is answered by one look; around what writes nothing."""
+    """A context in which questions are answered by one look; around what writes nothing."""
     token = _of_one_look.set(OneLook())
     try:
         with read_once():
@@ -337,8 +338,8 @@ def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[s
 
 
 def taken_by(view: View, bundles: Iterable[RunningBundle], resource: Literal["cpu", "memory"]) -> float | None:
-    """What these bundles take together of a slot, as a profile has it and as every page shows it; None where none of
-    them tells."""
+    """The part of a slot that these bundles take together, as a profile has it and as every page shows it; None where
+    none of them tells."""
     shares = [getattr(view.bundle_report(bundle), resource) for bundle in bundles]
     shares_measured = [share for share in shares if share is not None]
     return round(sum(shares_measured), 4) if shares_measured else None
@@ -370,7 +371,7 @@ def _worst(states: Iterable[str]) -> str:
 
 
 def _rank(state: str) -> int:
-    """How bad a state is, the worst first; what is not named runs."""
+    """The rank of a state, the worst first; what is not named runs."""
     return _RANKS.get(state, len(_WORST_FIRST))
 
 

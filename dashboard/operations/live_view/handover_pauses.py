@@ -50,7 +50,7 @@ def note_pauses(events: Iterable[Mapping[str, Any]]) -> None:
 
 
 def expected_gap_ms(*, between_nodes: bool) -> float:
-    """What all but one in twenty of the newest hundred handovers of the kind took at most, in ms.
+    """The duration in ms within which all but one in twenty of the newest hundred handovers of the kind were done.
 
     Until twenty were measured it is ``WEIR_DEFRAGMENT_GAP_S``, and between nodes no less than the longest that the
     bench measured.
@@ -67,7 +67,7 @@ def usual_gap_ms(*, between_nodes: bool) -> float:
 
 
 def batch_ms_of(query: QueryReport | None) -> float:
-    """How long a query's output waits for the next batch, in ms: its interval, or a batch that takes longer."""
+    """The wait of a query's output for the next batch, in ms: its interval, or a batch that takes longer."""
     trigger_ms = (query.trigger_ms if query is not None else None) or settings.TRIGGER_MS
     # An open batch ends at once where it is asked to.
     batch_ms = (query.batch_ms if query is not None and not query.real_time else None) or 0.0

@@ -38,7 +38,7 @@ class AtRest(WeirError):
 
 
 class TooMany(TooLarge):
-    """What was posted decodes to more than may be."""
+    """The posted data decode to more than the limit."""
 
 
 class OtherBody(WeirError):
@@ -88,7 +88,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
 
 
 def opens(address: str, token: str) -> bool:
-    """Whether a token opens an address: that of a source that is pushed to."""
+    """True if a token opens an address: that of a source that is pushed to."""
     return bool(token) and bool(_sources(address, token))
 
 

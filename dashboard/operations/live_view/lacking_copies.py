@@ -53,7 +53,7 @@ def lacking_copies(view: View) -> Iterator[Finding]:
 
 
 def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -> str:
-    """Why a query has fewer copies than it is to have; empty where it has all.
+    """The reason why a query has fewer copies than it is to have; empty where it has all.
 
     One that has hardly begun lacks none, so that a new dataflow is no alarm; unless it has another's state already.
     """
@@ -75,7 +75,7 @@ def _until_all(fewer: Sequence[tuple[Fragment, QueryReport]]) -> str:
 
 
 def _if_lost(node: str, without: int) -> str:
-    """What the loss of a node would take now, with so many queries that have no copy."""
+    """The effect of the loss of a node now, with so many queries that have no copy."""
     if not without:
         return f"If {node} is lost now, all of them continue elsewhere."
     return f"If {node} is lost now, the state of {without} is lost with it."

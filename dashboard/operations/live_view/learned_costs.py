@@ -12,7 +12,8 @@ from scheduler.model.costs import DECLARED, Costs
 
 
 def costs_here() -> Costs:
-    """What was learned on the class of machine that offers the most slots; what is declared where nothing was."""
+    """The costs that were learned on the class of machine that offers the most slots; what is declared where nothing
+    was."""
     return once("costs here", _costs_here)
 
 
@@ -23,7 +24,7 @@ def _costs_here() -> Costs:
 
 
 def newest_fit(machine: str) -> CostFit | None:
-    """What was learned last on a class of machine."""
+    """The newest fit of costs on a class of machine."""
     return CostFit.objects.filter(machine=machine).first()
 
 

@@ -15,7 +15,7 @@ from dashboard.operations.live_view.survival import CopyCost, DataflowSurvival
 
 
 class Freshness(TypedDict):
-    """Whether the broker answers and rates mean something; ``reason`` says why not."""
+    """The freshness of live data: the broker answers and rates mean something, or not; ``reason`` says why not."""
 
     available: bool
     measured: Annotated[bool, Moving()]
@@ -170,7 +170,7 @@ class SpareDriver(TypedDict):
 
 
 class EstateNode(TypedDict):
-    """Whether a node reports, and its size."""
+    """A node, reporting or not, and its size."""
 
     reporting: bool
     cores: float | None

@@ -106,7 +106,7 @@ def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) 
 
 
 def _orders_of(viewer: Viewer, view: View, tasks: Collection[str]) -> dict[str, LogOrder]:
-    """What each node is asked, by node.
+    """The order to each node, by node.
 
     Of a query that ended it is asked where the viewer may read what leaves the tasks of all that go on with its work.
     """
@@ -155,7 +155,7 @@ def _read(
 
 
 def _cursor(cursors: dict[str, str], answers: dict[str, LogAnswer]) -> str:
-    """Where the next question goes on; as before at nodes that did not answer."""
+    """The cursor of the next question; as before at nodes that did not answer."""
     cursors = cursors | {node: answer.after for node, answer in answers.items()}
     return ",".join(f"{node}={cursor}" for node, cursor in sorted(cursors.items()) if _CURSOR.fullmatch(cursor))
 

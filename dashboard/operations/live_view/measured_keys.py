@@ -1,4 +1,4 @@
-"""How the events of running tasks that are divided by key spread over keys, as their writers count them."""
+"""The distribution over keys of the events of running tasks that are divided by key, as their writers count them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def measured_key_loads(estate: EstateView, fragments: Iterable[Fragment]) -> dic
 
 
 def divided_keys(estate: EstateView, running: Mapping[str, Fragment]) -> dict[str, DividedKeys]:
-    """How tasks that are divided by key are divided now, and how their events spread over keys; by the names of these
-    tasks."""
+    """The present division of tasks that are divided by key, and the distribution of their events over keys; by the
+    names of these tasks."""
     loads = measured_key_loads(estate, running.values())
     return {
         task: DividedKeys(loads.get(fragment.id), _ranges_by_slot(fragment))

@@ -49,7 +49,7 @@ class MissedNodes:
         return any(since > timezone.now() - SILENT_AFTER for since in self._missed.values())
 
     def _noted(self, noted: Mapping[str, datetime]) -> dict[str, datetime]:
-        """Who is missed now, of those who were and of whoever else has copies elsewhere."""
+        """The missed nodes, of those that were and of whichever else have copies elsewhere."""
         watch = self._watch
         heard = {name for name in noted if watch.heard_s.get(name, watch.since_s) > watch.since_s} - watch.missed
         if heard:

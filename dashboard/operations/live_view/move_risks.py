@@ -1,4 +1,4 @@
-"""What may make a move of a query last longer, or go otherwise than foreseen, in sentences."""
+"""Risks of a longer or another move of a query, in sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GOES_AHEAD_BYTES = 256 * 1024  # smaller state is in the record of the end alone
 
 
 def risks_of(view: View, query: str, target: str) -> Iterator[str]:
-    """What may go otherwise where a query goes to a slot."""
+    """The risks for a query that goes to a slot."""
     fragment = view.fragment_of[query]
     slot = next(bundle.slot for bundle in fragment.queries if bundle.id == query)
     report = view.reading.reports.query(slot, query)

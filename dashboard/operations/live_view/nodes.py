@@ -40,17 +40,18 @@ def current_machine() -> str:
 
 
 def current_speed() -> float | None:
-    """How fast the cores of `current_machine` are, on average over its nodes; None where no agent has looked yet."""
+    """The mean speed of the cores of `current_machine` over its nodes; None where no agent has looked yet."""
     return NodeRow.objects.filter(machine=current_machine()).aggregate(speed=Avg("speed"))["speed"]
 
 
 def unpinned(report: NodeReport | None) -> str:
-    """Why the slots of a node that reports this have no cores of their own; empty where they have, or unknown."""
+    """The reason why the slots of a node that reports this have no cores of their own; empty where they have, or
+    unknown."""
     return "" if report is None else UNPINNED.get(report.pinning, "")
 
 
 def pinning_remarks(names: Iterable[str]) -> list[str]:
-    """What a plan with slots of these nodes has to say of how they hold them to cores, as they report now."""
+    """The remarks of a plan with slots of these nodes on how they hold them to cores, as they report now."""
     reports = jobs.read_live((), {}).reports
     node_reports = {name: unpinned(reports.node(name)) for name in sorted(set(names))}
     return [

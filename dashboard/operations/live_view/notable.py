@@ -1,4 +1,4 @@
-"""What nodes had to say of a dataflow's queries: failures, and readers that came too late for what they asked."""
+"""Events that nodes reported of a dataflow's queries: failures, and readers that came too late for what they asked."""
 
 from __future__ import annotations
 

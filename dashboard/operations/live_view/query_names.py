@@ -1,4 +1,4 @@
-"""What people call a query: by its tasks, the same in lists, findings, alerts, marks and logs."""
+"""The name of a query for people: by its tasks, the same in lists, findings, alerts, marks and logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a query is now: itself, or the one that took its place by a move, a fusion, a cut or another version."""
+"""Present place of a query: itself, or the one that took its place by a move, a fusion, a cut or another version."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ RECOVERED_MS = 180_000  # a query that has not run in a slot that is as old is a
 
 
 def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_events: bool, at_ms: int) -> str:
-    """How a query does.
+    """The state of a query.
 
     Returns
     -------
@@ -51,12 +51,13 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
 
 
 def _long_ms(query: QueryReport) -> float:
-    """How long a batch may be under way: where the one before took long and ended, this one is slow, and not stuck."""
+    """The time in ms that a batch may be under way: where the one before took long and ended, this one is slow, and not
+    stuck."""
     return LONG_BATCH_MS if query.real_time else max(LONG_BATCH_MS, AS_BEFORE * (query.batch_ms or 0))
 
 
 def wrong_since_ms(query: QueryReport, *, at_ms: int) -> int | None:
-    """When a query came into its state, by a report of ``at_ms``; None where the report does not tell."""
+    """The time when a query came into its state, by a report of ``at_ms``; None where the report does not tell."""
     if query.state == SILENT_SOURCE and query.idle_ms is not None:
         return at_ms - query.idle_ms
     if query.state == STALLED and query.batch_for_ms is not None:

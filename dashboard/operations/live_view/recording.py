@@ -1,4 +1,4 @@
-"""What is kept of the estate over time: the values of one moment, and what happened. Writes nothing itself."""
+"""Recorded values of the estate over time: the values of one moment, and what happened. Writes nothing itself."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def _shares(view: View) -> Named:
 def annotations_of_events(
     events: Iterable[Mapping[str, Any]], *, team_of: Callable[[str], str] = lambda query: "",
 ) -> list[Annotation]:
-    """What nodes told, as annotations of the query, task, slot or node that each event is of.
+    """The events that nodes reported, as annotations of the query, task, slot or node that each event is of.
 
     Parameters
     ----------

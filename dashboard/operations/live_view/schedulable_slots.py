@@ -79,6 +79,6 @@ def supply(
 
 
 def _taken(others: SlotLoad, *, query_cores: float) -> TakenShare:
-    """What others are expected to take of a slot, by what their types declare."""
+    """The expected part of others in a slot, by what their types declare."""
     spent = others.nanocores(query_cores=query_cores)
     return TakenShare(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY), others.queries)

@@ -1,4 +1,4 @@
-"""Who has the states of queries: the node of each, those of its copies and, while keys change hands, who gives them.
+"""Holders of the states of queries: the node of each, those of its copies and, while keys change hands, who gives them.
 
 Every page that says what the loss of a machine or a zone takes has it from here.
 """
@@ -63,7 +63,7 @@ def states_of(view: View, fragment: Fragment, query: RunningBundle) -> dict[str,
 
 
 def survival_now(view: View, queries: Iterable[tuple[Fragment, RunningBundle]]) -> Survival:
-    """Which losses at once the states of all these queries survive, by machines and by zone."""
+    """The losses at once that the states of all these queries survive, by machines and by zone."""
     holders_of = {
         (query.id, name): nodes for fragment, query in queries
         for name, nodes in states_of(view, fragment, query).items()}

@@ -1,4 +1,4 @@
-"""What survives the loss of machines, by what queries report of the copies of their state. Pure."""
+"""Losses of machines that are survived, by queries' reports on the copies of their state. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.model.latency_limits import figure_in_words
 
 
 class CopyCost(TypedDict):
-    """What one more copy of the state of some queries takes: ``more_per_s`` (bytes of state sent a second) and
+    """The cost of one more copy of the state of some queries: ``more_per_s`` (bytes of state sent a second) and
     ``more_in_broker`` (bytes while they are on their way), at most: as if all of the state changed between two copies.
     Null where the state of none is known."""
 
@@ -22,8 +22,8 @@ class CopyCost(TypedDict):
 
 
 class DataflowSurvival(CopyCost):
-    """Which losses at once the state of a dataflow's queries survives, by the one that survives least, and what one
-    more copy takes.
+    """The losses at once that the state of a dataflow's queries survives, by the one that survives least, and the cost
+    of one more copy.
 
     ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
     elsewhere; null where no copies are asked for. ``copy_age_ms`` is how old the oldest batch is that the oldest copy
@@ -39,7 +39,7 @@ class DataflowSurvival(CopyCost):
 def survival_of(
     reports: Iterable[QueryReport], survives: Survival, *, copy_s: float, ages_ms: Iterable[int | None] = ()
 ) -> DataflowSurvival:
-    """What the queries of a dataflow survive, with copies so many seconds apart, of which some are so old."""
+    """Losses that the queries of a dataflow survive, with copies so many seconds apart, of which some are so old."""
     listed = list(reports)
     return DataflowSurvival(
         words=least_in_words(listed, survives), queries=len(listed), copied=copied(listed),
@@ -48,7 +48,7 @@ def survival_of(
 
 
 def cost_of_one_more(reports: Iterable[QueryReport], *, copy_s: float) -> CopyCost:
-    """What one more copy of the state of these queries takes, with copies so many seconds apart."""
+    """The cost of one more copy of the state of these queries, with copies so many seconds apart."""
     # Of one that is not copied there would not be one more copy either.
     sizes = [report.state_kb * 1024 for report in reports
              if report.state_kb is not None and (report.survives or not report.not_copied)]
@@ -57,8 +57,8 @@ def cost_of_one_more(reports: Iterable[QueryReport], *, copy_s: float) -> CopyCo
 
 
 def estate_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
-    """What the queries of an estate survive that have a copy; where none has one, why, and what to do where no copies
-    are asked for. Commands and settings stand between back-ticks. Empty without queries."""
+    """The losses that the queries of an estate with a copy survive; where none has one, why, and what to do where no
+    copies are asked for. Commands and settings stand between back-ticks. Empty without queries."""
     listed = list(reports)
     if not listed:
         return ""
@@ -71,7 +71,7 @@ def estate_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
 
 
 def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
-    """What these queries survive, behind a subject, and why that is less than asked for."""
+    """The losses that these queries survive, behind a subject, and the reason where that is less than requested."""
     listed = list(reports)
     with_copies = [report for report in listed if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
@@ -83,7 +83,7 @@ def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
 
 
 def oldest_in_words(survival: DataflowSurvival) -> str:
-    """How old the oldest copy is that counts; empty where there is none."""
+    """The age of the oldest copy that counts; empty where there is none."""
     age_ms = survival["copy_age_ms"]
     if not age_ms:
         return "" if age_ms is None else "The oldest copy has all that was done."
@@ -91,7 +91,7 @@ def oldest_in_words(survival: DataflowSurvival) -> str:
 
 
 def more_in_words(cost: CopyCost) -> str:
-    """What one more copy takes; empty where that is not known."""
+    """The cost of one more copy; empty where that is not known."""
     if cost["more_per_s"] is None or cost["more_in_broker"] is None:
         return ""
     return (f"One more copy of the state sends {_size(cost['more_per_s'])} a second at most, and takes "
@@ -104,7 +104,7 @@ def _size(count: int) -> str:
 
 
 def survival_in_words(report: QueryReport, survives: Survival) -> str | None:
-    """What loss the state of a query survives, or why none; None where no copies are asked for."""
+    """The losses that the state of a query survives, or the reason why none; None where no copies are asked for."""
     if report.survives is None:
         return None
     return _with_reason(str(survives), report.not_copied, is_less=survives.machines > 0)
@@ -116,14 +116,14 @@ def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
 
 
 def copied(reports: Iterable[QueryReport]) -> int | None:
-    """How many queries go on elsewhere where their machine is lost; None where no copies are asked for."""
+    """The number of queries that go on elsewhere where their machine is lost; None where no copies are asked for."""
     survivals = [report.survives for report in reports if report.survives is not None]
     return sum(1 for survives in survivals if survives) if survivals else None
 
 
 def if_lost_in_words(queries_copied: int | None, queries: int, survives: str | None = None) -> str:
-    """What becomes of so many queries when their machines are lost, and what those survive that are copied; empty where
-    no copies are asked for."""
+    """The effect on so many queries of the loss of their machines, and the losses that those with copies survive; empty
+    where no copies are asked for."""
     if queries_copied is None:
         return ""
     return f"{queries_copied} of {queries} queries go on elsewhere{f', at the loss of {survives}' if survives else ''}"

@@ -19,8 +19,8 @@ KEPT = timedelta(days=35)  # after the last reading: so long a pause may last, a
 
 @dataclass(frozen=True, slots=True)
 class TaskReading:
-    """What a running task was charged over some seconds on one slot: CPU cores and money an hour; whether that says
-    what it costs for good; events per second that it took and gave; and of a dynamic one the alternate that was on."""
+    """The charge of a running task over some seconds on one slot: CPU cores and money an hour; whether that says what
+    it costs for good; events per second that it took and gave; and of a dynamic one the alternate that was on."""
 
     task_id: str
     cores: float
@@ -33,13 +33,13 @@ class TaskReading:
 
     @property
     def key(self) -> str:
-        """What its meter is looked up by."""
+        """The key of its meter."""
         return meter_key(self.task_id, self.alternate)
 
 
 @dataclass(frozen=True, slots=True)
 class BilledHours:
-    """What was billed for a running task in whole hours, by all who needed it: as an average, and since when."""
+    """The billed amounts of a running task in whole hours, by all who needed it: as an average, and since when."""
 
     seconds: float
     cores: float
@@ -48,8 +48,7 @@ class BilledHours:
 
 
 def meters_of(keys: Collection[str]) -> dict[str, CostMeter]:
-    """The meters of running tasks, by what they are looked up by (`meter_key`); there is none of what was not metered.
-    """
+    """Meters of running tasks, by what they are looked up by (`meter_key`); there is none of what was not metered."""
     rows = TaskMeter.objects.filter(pk__in=list(keys)).values_list("fingerprint", "meter")
     return {key: CostMeter(**meter) for key, meter in rows}
 

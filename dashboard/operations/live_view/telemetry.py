@@ -17,7 +17,7 @@ EVERYTHING = Viewer(user_id=-1, roles={}, superuser=True)
 
 
 def is_speed(speed: float | None) -> bool:
-    """Whether cores may be that fast: all estimates of profiles, for plans of all teams, are worked out by it."""
+    """True if cores may be that fast: all estimates of profiles, for plans of all teams, are worked out by it."""
     return speed is not None and SPEED / MOST_TIMES <= speed <= SPEED * MOST_TIMES
 
 

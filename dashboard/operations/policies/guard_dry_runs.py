@@ -1,4 +1,4 @@
-"""What guards would have done over the history that is kept: those of a running task, or others that are tried."""
+"""Dry runs of guards over the history that is kept: those of a running task, or others that are tried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ WORKS_S = 5.0  # CPU seconds of one trial: somebody waits for it, and others for
 
 @dataclass(frozen=True, slots=True)
 class GuardTrial:
-    """What guards would have done: in sentences, and switch by switch; for how long each alternate would be on, ms."""
+    """The result of a dry run of guards: in sentences, and switch by switch; for how long each alternate would be on,
+    ms."""
 
     task: str
     begin_ms: int
@@ -116,13 +117,13 @@ def replayed(
 
 
 def looked_at(element: RunningElement, policy: ElementPolicy) -> GuardTrace:
-    """What guards look at, over no time; raises as `dry_run_of` does."""
+    """The trace that guards look at, over no time; raises as `dry_run_of` does."""
     guarded = policy.element(element.task, element.alternates)
     return GuardTracer(compile_element(guarded, catalog_of(policy))).trace(begin_ms=0, end_ms=0)
 
 
 def _longest_s(compiled: CompiledElement) -> int:
-    """How far back its windows reach, a week at most."""
+    """The longest time that its windows reach back, a week at most."""
     reach = [node.value[-1] for node, _ in compiled.words if node.word in WINDOWS and isinstance(node.value, tuple)]
     return min(max((int(str(ms)) for ms in reach), default=0) // 1000, MOST_HOURS * HOUR_S)
 

@@ -49,7 +49,7 @@ class _WatchedElement:
     def events(
         self, estate: Estate, subject: TaskSubject, values: Mapping[Series, float], now_ms: int
     ) -> list[GuardEvent]:
-        """What is measured of its streams at a moment, the task's own figures last."""
+        """The measured events of its streams at a moment, the task's own figures last."""
         events = []
         for name, stream in self.element.policy.streams.items():
             if stream["of"] in MEASURED:
@@ -78,7 +78,7 @@ class _WatchedElement:
                 self.because, self.advice = change.because, change.advice
 
     def row(self) -> GuardState | None:
-        """What is kept of it, and shown."""
+        """The stored and shown state."""
         if self.watch is None or self.watch.choice is None:
             return None
         return GuardState(
@@ -98,7 +98,7 @@ class GuardWatches:
 
     @property
     def are_there(self) -> bool:
-        """Whether the guards of any element are evaluated."""
+        """True if the guards of any element are evaluated."""
         return bool(self._watched)
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
@@ -163,7 +163,7 @@ class GuardWatches:
         self._stored = {row.task: row.state for row in rows}
 
     def _watching(self, element: SwitchedTask, days: Days) -> _WatchedElement:
-        """What evaluates an element by the policy that is in force."""
+        """The watch of an element by the policy that is in force."""
         watched = self._watched.get(element.task)
         if watched is not None and (watched.element.policy, watched.days) == (element.policy, days):
             watched.element = element

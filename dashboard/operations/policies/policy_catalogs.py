@@ -1,4 +1,4 @@
-"""What the guards of a policy may name, for the team of a dataflow that proposes it.
+"""Names that the guards of a policy may use, for the team of a dataflow that proposes it.
 
 | written | a stream of |
 |---|---|
@@ -52,7 +52,8 @@ def streams_for(element: RunningElement, texts: Iterable[str]) -> Streams:
 
 
 def catalog_with(element: RunningElement, streams: Streams) -> GuardCatalog:
-    """What guards may name of these streams; without them too, the task's own figures and the team's calendars."""
+    """The names that guards may use of these streams; without them too, the task's own figures and the team's
+    calendars."""
     team = element.record.team
     return GuardCatalog(
         {**TASK_CATALOG.streams, **{name: figures_in(stream) for name, stream in streams.items()}},

@@ -25,11 +25,11 @@ class PolicyChoosers:
 
     @property
     def are_there(self) -> bool:
-        """Whether any source decides about a task."""
+        """True if any source decides about a task."""
         return any(chooser.are_there for chooser in self._choosers)
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
-        """What any source wants otherwise than it is set."""
+        """The switches that the sources want."""
         return [wanted_switch for chooser in self._choosers for wanted_switch in chooser.look(estate, values, now_s)]
 
     def store(self) -> None:

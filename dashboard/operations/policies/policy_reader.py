@@ -134,7 +134,7 @@ def policy_told(viewer: Viewer, dataflow_id: UUID | str, task: str) -> ToldPolic
 
 
 def findings_of(element: RunningElement, policy: ElementPolicy) -> tuple[GuardFinding, ...]:
-    """What is known of a policy before it decides anything; ``InvalidGuard`` where it cannot be read (any more)."""
+    """The findings about a policy before it decides anything; ``InvalidGuard`` where it cannot be read (any more)."""
     return tuple(check_element(policy.element(element.task, element.alternates), catalog_of(policy)))
 
 
@@ -162,7 +162,7 @@ def _ms(at: datetime) -> int:
 
 
 def hold_of(task: str, *, at: datetime) -> AlternateHold | None:
-    """Who holds a running task as it is at a moment; None where its policy decides."""
+    """The hold on a running task at a moment; None where its policy decides."""
     return AlternateHold.objects.filter(pk=task, until__gt=at).select_related("by").first()
 
 

@@ -1,4 +1,4 @@
-"""What the streams of policies bring while dataflows run: figures of tasks and dataflows, events of outputs, and events
+"""Events of the streams of policies while dataflows run: figures of tasks and dataflows, events of outputs, and events
 that teams post."""
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ GONE = TaskSubject("", "", "")  # nothing of it is measured
 
 
 def catalog_of(policy: ElementPolicy, days: Mapping[str, frozenset[date]] | None = None) -> GuardCatalog:
-    """What the guards of a policy that was approved may name; ``days`` are its team's calendars, by default as they are
-    now."""
+    """The names that the guards of a policy that was approved may use; ``days`` are its team's calendars, by default as
+    they are now."""
     named = {name: figures_in(stream) for name, stream in policy.streams.items()}
     calendars = calendars_of(policy.calendars) if days is None else days
     return GuardCatalog({**TASK_CATALOG.streams, **named}, calendars)
@@ -47,7 +47,7 @@ def calendars_of(team: str) -> dict[str, frozenset[date]]:
 
 
 def subject_in(estate: Estate, stream: Mapping[str, Any]) -> FigureSubject:
-    """What the figures of a stream are of, in the estate as it is now."""
+    """The subject of a stream's figures, in the estate as it is now."""
     entry = estate.submitted.get(stream["dataflow"])
     if stream["of"] == OF_DATAFLOW:
         queries = {estate.places[task][0] for task in entry.running.values()} if entry is not None else set()
@@ -61,7 +61,7 @@ def read_events(
     estate: Estate, streams: Mapping[str, Mapping[str, Any]], positions: dict[str, list[int]], now_ms: int, *,
     look: Callable[[], None] = lambda: None,
 ) -> list[GuardEvent]:
-    """What came since ``positions`` of outputs and posted events, in order of time; moves positions on.
+    """The events since ``positions`` of outputs and posted events, in order of time; moves positions on.
 
     Of a stream without a position it is the newest event: windows begin empty, figures do not. Times are bounded by the
     clock: an event from ahead of it is of now. What a broker that is away has is read later. For each event ``look`` is
@@ -86,7 +86,7 @@ def events_between(
     estate: Estate, streams: Mapping[str, Mapping[str, Any]], begin_ms: int, end_ms: int, *,
     look: Callable[[], None] = lambda: None,
 ) -> list[GuardEvent]:
-    """What outputs and posted events have told in a time, as far as it is kept: of outputs, what they hold still."""
+    """The events of outputs and posted events in a time, as far as it is kept: of outputs, what they hold still."""
     before = {name: [0, 0] for name in streams}
     return [event for event in read_events(estate, streams, before, end_ms, look=look) if event.at_ms >= begin_ms]
 

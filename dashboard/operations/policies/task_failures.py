@@ -23,7 +23,7 @@ class TaskFailures:
         self._failed = {task: failure for task, failure in self._failed.items() if task in tasks}
 
     def waits(self, task: str, circumstances: Any, now_s: int) -> bool:
-        """Whether a task has failed in just these circumstances so lately that it is not tried again yet."""
+        """True if a task has failed in just these circumstances so lately that it is not tried again yet."""
         failed_in, at_s = self._failed.get(task, (None, now_s - AGAIN_S))
         return failed_in == circumstances and now_s - at_s < AGAIN_S
 
