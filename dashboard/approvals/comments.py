@@ -21,12 +21,12 @@ EDITABLE_FOR = timedelta(minutes=15)
 
 
 def may_edit(viewer: Viewer, comment: Comment, *, at: datetime) -> bool:
-    """Whether the viewer may still change the text: their own, for some minutes."""
+    """True if the viewer may still change the text: their own, for some minutes."""
     return comment.author_id == viewer.user_id and at - comment.created < EDITABLE_FOR
 
 
 def may_resolve(viewer: Viewer, comment: Comment) -> bool:
-    """Whether the viewer may resolve a thread: who began it, or an engineer of the dataflow's team."""
+    """True if the viewer may resolve a thread: who began it, or an engineer of the dataflow's team."""
     return comment.author_id == viewer.user_id or viewer.has_role(comment.proposal.dataflow.team_id, Role.ENGINEER)
 
 
@@ -48,7 +48,7 @@ def threads_of(viewer: Viewer, proposal: Proposal) -> list[dict[str, Any]]:
 
 
 def comments_state(proposal: Proposal) -> dict[str, Any]:
-    """What changes whenever somebody says, edits or resolves something: for live pages."""
+    """A state that changes whenever somebody says, edits or resolves something: for live pages."""
     newest = Comment.objects.filter(proposal=proposal).aggregate(
         count=Count("pk"), last_said=Max("created"), last_edited=Max("edited"), last_resolved=Max("resolved"),
         resolved=Count("resolved"))

@@ -1,4 +1,4 @@
-"""Who is asked about a plan, what each team demands by its rules, and how far that is met."""
+"""The teams that are asked about a plan, their demands by their rules, and the progress of these."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def team_demands(plan: Plan, *, owner: Team, acting: Collection[int] = (), agree
 
 
 def asks_of(proposal: Proposal) -> list[Ask]:
-    """What each team demands of the plan that is before the reviewers, by the team's name."""
+    """The demand of each team for the plan that is before the reviewers, by the team's name."""
     return list(Ask.objects.filter(plan_id=proposal.plan_id).select_related("team", "rules").order_by("team__name"))
 
 
 def statuses(proposal: Proposal, asks: Iterable[Ask], *, at: datetime) -> dict[int, DemandStatus]:
-    """How far each team's demand is met, by the team's id; an approval counts as far as its giver's role goes now.
+    """The progress of each team's demand, by the team's id; an approval counts as far as its giver's role goes now.
 
     Of a plan that was enacted the roles of then count.
     """
@@ -110,7 +110,7 @@ def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
 
 
 def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None = None) -> dict[Ask, DemandStatus]:
-    """What each team demands of the plan that is before the reviewers, by the team's name, and how far that is met.
+    """The demand of each team for the plan that is before the reviewers, by the team's name, and its progress.
 
     ``asks`` are those of the plan, where they are known already.
     """
@@ -125,7 +125,7 @@ def missing_teams(demands: Mapping[Ask, DemandStatus]) -> list[Team]:
 
 
 def still_needed(proposal: Proposal, *, at: datetime) -> str:
-    """Which approvals a proposal lacks, in a sentence; empty if it lacks none."""
+    """The approvals that a proposal lacks, in a sentence; empty if it lacks none."""
     lacking = [f"{met.missing} more of {ask.team.name}" for ask, met in demands_of(proposal, at=at).items()
                if met.missing]
     return f"It needs {' and '.join(lacking)}." if lacking else ""

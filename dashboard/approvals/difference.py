@@ -28,7 +28,7 @@ from scheduler.reuse.narrower_alternates import PASSES
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
-    """What a proposal's plan would change, as a `dashboard.api.answers.proposals.PlanDifference`; None until there is a
+    """The changes of a proposal's plan, as a `dashboard.api.answers.proposals.PlanDifference`; None until there is a
     plan."""
     plan = plan_of(proposal.plan)
     if plan is None:
@@ -67,7 +67,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
 
 
 def counts_of(plan: Plan) -> dict[str, int]:
-    """How many tasks a plan starts, leaves, stops, resumes and lays to rest."""
+    """The number of tasks that a plan starts, leaves, stops, resumes and lays to rest."""
     return {"started": len(plan.started), "reused": len({*plan.reused} - {*plan.rested} - {*plan.resumed}),
             "stopped": len(plan.stopped), "resumed": len(plan.resumed), "rested": len(plan.rested)}
 
@@ -102,7 +102,7 @@ def _own_graph(proposal: Proposal, plan: Plan) -> tuple[dict[str, dict], dict[tu
 
 
 def _status(plan: Plan) -> dict[str, str]:
-    """What the plan does to each task of its dataflow, by running task id."""
+    """The plan's effect on each task of its dataflow, by running task id."""
     status = dict.fromkeys(plan.reused, "reused")
     if plan.replaced is not None:  # what only the former version has goes on for others, or stops
         status = dict.fromkeys(plan.replaced.running.values(), "neighbour") | status

@@ -1,4 +1,4 @@
-"""How the queries on a drained node stand: which goes next and where, which cannot go, and what holds the others.
+"""The queries on a drained node: which goes next and where, which cannot go, and what holds the others.
 
 - ``outgoing_of(estate, node, at=…)``: by query, what `services.draining` decides by
 - ``drain_of(name, viewer)``: the same, as far as the viewer may know of it
@@ -47,8 +47,8 @@ TAKEN_BACK_S, MOST_TAKEN_BACK_S = 60, 3600
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What holds a query that can go: in a sentence, with the proposal that it is about, what only those may read who
-    know of that (``detail``), and when Weir tries again by itself."""
+    """An obstacle to a query that can go: in a sentence, with the proposal that it is about, what only those may read
+    who know of that (``detail``), and when Weir tries again by itself."""
 
     why: str
     proposal: Proposal | None = None
@@ -58,7 +58,8 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """How one query stands: it cannot go (``why_not``), something holds it, or it goes to ``slot`` next.
+    """The state of one query on a drained node: it cannot go (``why_not``), something holds it, or it goes to ``slot``
+    next.
 
     ``record`` is the dataflow that asks for its move, ``again`` a proposal of Weir's own that is planned anew for it,
     ``attempt`` which attempt that is.
@@ -89,13 +90,13 @@ class QueryThere:
 
     @property
     def again_ms(self) -> int | None:
-        """When it is tried again, in ms since the epoch."""
+        """The time of the next attempt, in ms since the epoch."""
         return None if self.again_at is None else int(self.again_at.timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """What is on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone.
+    """The queries on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone.
 
     ``leaving`` counts what has another place by now and that the node still has to do with: it ends it, hands it over,
     or has not heard of it yet. None while nothing is heard of the node. One that ``is_empty`` can be stopped.
@@ -119,22 +120,22 @@ class Drain:
 
     @property
     def is_empty(self) -> bool:
-        """Whether its agent can be stopped, and nothing notices."""
+        """True if its agent can be stopped, and nothing notices."""
         return not self.queries and not self.others and self.leaving == 0
 
 
 def is_of_a_drain(proposal: Proposal) -> bool:
-    """Whether Weir made a move by itself to empty a node."""
+    """True if Weir made a move by itself to empty a node."""
     return proposal.author_id is None and proposal.round_id is None and PLAN_KINDS[proposal.plan.kind].relocates
 
 
 def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
-    """How long to wait after so many failed attempts: each time twice as long."""
+    """The wait after so many failed attempts: each time twice as long."""
     return min(first_s << min(attempts - 1, 20), most_s)
 
 
 def outgoing_of(estate: Estate, node: str, *, at: datetime) -> list[Outgoing]:
-    """How each query on a drained node stands."""
+    """The state of each query on a drained node."""
     is_silent = silent_nodes().filter(name=node).exists()
     holders = copy_holders(queries_of_node(estate, node)) if is_silent else {}
     queries = queries_there(estate, node, copied=holders)
@@ -170,7 +171,7 @@ class _Seen:
         return {user for task in fragment.kept_tasks for user in self._estate.users[task]}
 
     def outgoing(self, fragment: Fragment, bundle: RunningBundle, why_not: str) -> Outgoing:
-        """How one of them stands."""
+        """The state of one of them."""
         if why_not:
             return Outgoing(fragment, bundle, why_not=why_not)
         holder = self._holders.get(bundle.id)
@@ -218,7 +219,7 @@ class _Seen:
     def _held_by_what_is(
         self, running: Sequence[DataflowRecord], moves: Sequence[Proposal], slot: str, *, is_away: bool
     ) -> Hold | None:
-        """What stands in the way whatever was tried."""
+        """The obstacle that holds whatever was tried."""
         if is_away:
             return Hold(f"{self._node} does not report: its queries can be handed over once its agent answers.")
         if not running:
@@ -270,13 +271,14 @@ class _Seen:
 
 
 def cause_of_failure(proposal: Proposal) -> str:
-    """Why a plan does not end, as nodes report it, but for what one team alone may read: drains are told to all."""
+    """The reason why a plan does not end, as nodes report it, but for what one team alone may read: drains are told to
+    all."""
     query, failure = next(iter(proposal.progress.get("failing", {}).items()), ("", {"cause": ""}))
     return WITHHELD if query and view_for(EVERYTHING).team_of_errors(query) else failure["cause"]
 
 
 def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle) -> bool:
-    """Whether a query of a plan's beginning was what a query is now: all of these tasks, or the same part of them."""
+    """True if a query of a plan's beginning was what a query is now: all of these tasks, or the same part of them."""
     return any(
         before.tasks == fragment.tasks and (not fragment.divided or former_query.part == bundle.part)
         for before in plan.fragments_before.values() for former_query in before.queries if former_query.id == query)
@@ -288,7 +290,7 @@ def _queries(proposal: Proposal) -> set[str]:
 
 
 def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
-    """What is on a node: what goes, what stays, and what holds it."""
+    """The queries on a node: what goes, what stays, and what holds it."""
     row, estate = node_row(name), current_estate()
     report = view_for(EVERYTHING).reading.reports.node(name)
     visible_ids = {fragment.id for fragment in view_for(viewer).fragments()}

@@ -15,7 +15,7 @@ from scheduler.model.plan_kinds import names_where
 
 @dataclass(frozen=True, slots=True)
 class EmergencyStop:
-    """Who paused a dataflow of a team (its row's id) at once, when, why, and by which proposal."""
+    """An emergency stop of a dataflow of a team (its row's id): who, when, why, and by which proposal."""
 
     proposal: UUID
     name: str
@@ -26,8 +26,8 @@ class EmergencyStop:
 
 
 def emergency_stops(dataflows: Collection[UUID | str] | None = None) -> dict[str, EmergencyStop]:
-    """Which of these dataflows, or of all, rest by an emergency stop, by their ids; not those that an approved pause
-    rests."""
+    """The emergency stops by which some of these dataflows, or of all, rest, by their ids; not those that an approved
+    pause rests."""
     pauses = Proposal.objects.filter(
         dataflow__status__in=(PAUSING, PAUSED), plan__kind__in=names_where("rests"),
         status__in={DONE, *UNDER_WAY}).select_related("plan", "dataflow", "author").order_by("approved_at")

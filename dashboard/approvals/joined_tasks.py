@@ -1,4 +1,4 @@
-"""What a submission joins that is under way: since when it runs, and what the other choice would be."""
+"""The running tasks that a submission joins: since when it runs, and what the other choice would be."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a submission joins what runs, as a `dashboard.api.answers.proposals.Joining`; None where nothing that it
-    reuses is older than itself."""
+    """The running tasks that a submission joins, as a `dashboard.api.answers.proposals.Joining`; None where nothing
+    that it reuses is older than itself."""
     if not PLAN_KINDS[plan.kind].joins or not plan.reused:
         return None
     tasks = _older(plan)

@@ -70,21 +70,21 @@ class Proposal(models.Model):
 
     @property
     def took_back_a_removal(self) -> bool:
-        """Whether a removal was rolled back: its dataflow was submitted anew, and runs by that plan."""
+        """True if a removal was rolled back: its dataflow was submitted anew, and runs by that plan."""
         return self.status == ROLLED_BACK and self.plan.kind in TAKES_OUT
 
     @property
     def is_in_effect(self) -> bool:
-        """Whether it is one of those `Proposals.in_effect`."""
+        """True if it is one of those `Proposals.in_effect`."""
         return self.finished_at is not None and (self.status == DONE or self.took_back_a_removal)
 
     @property
     def author_name(self) -> str:
-        """Who proposed it."""
+        """The name of its author."""
         return self.author.username if self.author else "Weir"
 
     def is_of(self, user_id: int | None) -> bool:
-        """Whether somebody wrote it, or chose how it is to run: others approve it."""
+        """True if somebody wrote it, or chose how it is to run: others approve it."""
         return user_id is not None and user_id in (self.author_id, self.chosen_by_id)
 
 
@@ -108,7 +108,7 @@ class TeamRules(models.Model):
 
 
 class Ask(models.Model):
-    """What a team demands of one plan, by the version of its rules that it had when it was asked (none: the default).
+    """A team's demand for one plan, by the version of its rules that it had when it was asked (none: the default).
 
     ``approvals`` is 0 where it agreed beforehand; ``why`` says by what.
     """
@@ -148,7 +148,7 @@ class Review(models.Model):
 
 
 class Comment(models.Model):
-    """What somebody says of a proposal, or of one of its tasks; ``parent`` is what it answers, at the head of a thread.
+    """A comment on a proposal, or on one of its tasks; ``parent`` is what it answers, at the head of a thread.
 
     Plain text: pages escape it. A thread is resolved at its head.
     """

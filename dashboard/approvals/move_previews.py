@@ -1,4 +1,4 @@
-"""What a move would bring, before anybody proposes it: gain, pause, risks, and who has to agree; or why it is refused.
+"""The effects of a move, before anybody proposes it: gain, pause, risks, and who has to agree; or why it is refused.
 
 - ``preview_of(actor, dataflow_id, query=…, slot=…, along=…)``: of a move that somebody has in mind
 - ``deployment_with_suggestion(actor)``: what runs where, and a move that is worth it now, looked at in the same way
@@ -37,7 +37,7 @@ from scheduler.model.plan import Plan
 
 @dataclass(frozen=True, slots=True)
 class SlotThen:
-    """What a slot that a move leaves or goes to has to do, in cores, before and after; and how much that is then."""
+    """The load of a slot that a move leaves or goes to, in cores, before and after; and how much that is then."""
 
     slot: str
     cores: float
@@ -86,7 +86,7 @@ class MovePreview:
 
     @property
     def traffic(self) -> str:
-        """What passes between nodes then and now, in a sentence; empty where that is not known."""
+        """The traffic then and now, in a sentence; empty where that is not known."""
         saved, now = self.saved_bytes_per_s, self.between_bytes_per_s
         if saved is None or now is None:
             return ""
@@ -108,7 +108,7 @@ class Suggestion:
 def preview_of(
     actor: User, dataflow_id: UUID | str, *, query: str, slot: str, along: Sequence[str] = ()
 ) -> MovePreview:
-    """What a move would bring that a dataflow asks for; nothing is proposed.
+    """The effects of a move of a dataflow's query; nothing is proposed.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ def _require_heard(looked: Looked | None, slot: str) -> None:
 def _foreseen(
     plan: Plan, record: DataflowRecord, looked: Looked | None, queries: Sequence[str], slot: str
 ) -> dict[str, Any]:
-    """What is foreseen of a plan: without a reading, what does not need one."""
+    """The expected effects of a plan: without a reading, what does not need one."""
     reports = looked.view.reading.reports if looked is not None else jobs.LiveReading().reports
     facts_of: dict[str, Any] = {
         "between_nodes": any(interruption.between_nodes for interruption in interruptions_of(plan)),

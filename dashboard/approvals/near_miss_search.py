@@ -30,7 +30,7 @@ from scheduler.reuse.near_misses import NearMiss, adopted, near_misses
 
 
 def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
-    """What would let a proposal's dataflow reuse more of what runs now."""
+    """The near misses of a proposal's dataflow, by what runs now."""
     if not PLAN_KINDS[proposal.plan.kind].has_document or proposal.status not in {PENDING, STALE}:
         return ()
     try:
@@ -41,7 +41,7 @@ def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
 
 
 def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[dict[str, Any]]:
-    """What would let a document that is submitted for a team reuse more, each with ``text``: the document changed."""
+    """The near misses of a document that is submitted for a team, each with ``text``: the document changed."""
     dataflow = parse_document(text, format=format)
     written = format or format_of(text)
     misses = _near_misses(dataflow, team)

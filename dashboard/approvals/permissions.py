@@ -1,4 +1,4 @@
-"""Who may see, approve, cancel and roll back a proposal."""
+"""Permissions to see, approve, cancel and roll back a proposal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def proposal_for(viewer: Viewer, proposal_id: UUID | str, *, for_update: bool = 
 
 
 def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team, *, role: Role = Role.APPROVER) -> bool:
-    """Whether the viewer's approval counts for this team.
+    """True if the viewer's approval counts for this team.
 
     Somebody with the role that the team demands, never the author, nor who chose the schedule that it has. Where the
     installation allows self-approval, they too, and an administrator of the installation for any team.
@@ -38,7 +38,7 @@ def may_approve_for(viewer: Viewer, proposal: Proposal, team: Team, *, role: Rol
 
 
 def may_cancel(viewer: Viewer, proposal: Proposal) -> bool:
-    """Whether the viewer may take a proposal back: its author, who chose its schedule, or an admin of its team."""
+    """True if the viewer may take a proposal back: its author, who chose its schedule, or an admin of its team."""
     return proposal.is_of(viewer.user_id) or viewer.has_role(proposal.dataflow.team_id, Role.ADMIN)
 
 

@@ -1,4 +1,4 @@
-"""Which proposals decide by what plans dataflows run."""
+"""Proposals by whose plans dataflows run."""
 
 from __future__ import annotations
 

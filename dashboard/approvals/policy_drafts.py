@@ -80,8 +80,8 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
 def trial_of(
     viewer: Viewer, dataflow_id: UUID | str, task: str, *, hours: int = 24, draft: PolicyDraft | None = None
 ) -> GuardTrial:
-    """What a policy would have done over the last hours, the one in force where there is no ``draft``; raises as
-    `policy_for` and `running_element`."""
+    """The choices that a policy would have made over the last hours, the one in force where there is no ``draft``;
+    raises as `policy_for` and `running_element`."""
     element = running_element(viewer, dataflow_id, task)
     policy = element.policy if draft is None else policy_for(viewer, element, draft)
     return trial_told(dry_run_of(element, policy, hours=hours))

@@ -50,7 +50,7 @@ def recent_moves(viewer: Viewer) -> list[RecentMove]:
 
 @dataclass(frozen=True, slots=True)
 class MovePause:
-    """When nothing worked at the tasks of a query that was moved, as its node measured, and what they are called."""
+    """Time in which nothing worked at the tasks of a query that was moved, as its node measured, and their names."""
 
     name: str
     begin_ms: int
@@ -113,7 +113,7 @@ def _move(proposal: Proposal, plan: Plan, query: str) -> RecentMove:
 
 
 def _pause(proposal: Proposal, heir: str) -> str:
-    """What the node told of the handover: for how long nothing worked at the query's tasks."""
+    """The pause of a handover, as its node reported it: for how long nothing worked at the query's tasks."""
     begun = proposal.approved_at or proposal.created
     end = proposal.finished_at or proposal.changed
     if not heir:

@@ -1,4 +1,4 @@
-"""What reviewers decide on: what a plan costs others besides money, and which approvals it still lacks."""
+"""The facts that reviewers decide on: what a plan costs others besides money, and which approvals it still lacks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LOOKED_AT, LEAST = 20, 3  # proposals of a kind that tell how long one takes
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What is before the reviewers. ``summary``: how many tasks start, stop, go on; ``warnings`` by what they are of:
-    ``state``, ``pause``, ``bill`` or ``note``; ``lacking``: a sentence for each approval that is still missing;
+    """The decision before the reviewers. ``summary``: how many tasks start, stop, go on; ``warnings`` by what they are
+    of: ``state``, ``pause``, ``bill`` or ``note``; ``lacking``: a sentence for each approval that is still missing;
     ``usual_s``: how many seconds such plans took to be in force of late, None where too few did."""
 
     summary: str
@@ -48,7 +48,7 @@ def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: M
 
 
 def counts_in_words(counts: Mapping[str, int], kind: PlanKind) -> str:
-    """How many tasks a plan starts, stops and leaves: ``2 tasks stop, 3 go on for others``.
+    """The number of tasks that a plan starts, stops and leaves: ``2 tasks stop, 3 go on for others``.
 
     ``counts`` is as `difference.difference` has it.
     """
@@ -62,7 +62,7 @@ def counts_in_words(counts: Mapping[str, int], kind: PlanKind) -> str:
 
 
 def plan_in_words(plan: Plan) -> str:
-    """What a plan does and costs, in a sentence: as the decision on a proposal's page begins."""
+    """The effects and the cost of a plan, in a sentence: as the decision on a proposal's page begins."""
     words = counts_in_words(counts_of(plan), PLAN_KINDS[plan.kind])
     if plan.price is None:
         return f"{words}."
@@ -75,13 +75,13 @@ def plan_in_words(plan: Plan) -> str:
 
 
 def pause_of(plan: Plan | None) -> str:
-    """What others notice of a plan."""
+    """The effects of a plan that others notice."""
     disturbs = plan is not None and any(kind_of(step).interrupts for step in plan.steps)
     return PLAN_KINDS[plan.kind].pause if plan is not None and disturbs else UNDISTURBED
 
 
 def usual_s(kind: str) -> float | None:
-    """How long plans of a kind took of late, from the approval until they were in force, in seconds: the median."""
+    """The recent duration of plans of a kind, from the approval until they were in force, in seconds: the median."""
     times = Proposal.objects.filter(
         status=DONE, plan__kind=kind, approved_at__isnull=False, finished_at__isnull=False).order_by(
         "-finished_at").values_list("approved_at", "finished_at")[:LOOKED_AT]
@@ -90,7 +90,7 @@ def usual_s(kind: str) -> float | None:
 
 
 def usual_steps_s() -> dict[str, float]:
-    """How long after the approval steps were in force of late, in seconds: the median, by kind of step.
+    """The recent time from the approval until steps were in force, in seconds: the median, by kind of step.
 
     A plan's steps all begin with its approval. Of a plan with several steps of a kind the last one counts, for the same
     steps of another plan are as far apart; a kind that fewer than three of the newest plans had is left out.

@@ -60,14 +60,14 @@ class SavepointsOfDataflow:
 
 @dataclass(frozen=True, slots=True)
 class BeginningsFromSavepoint:
-    """How the tasks of a document would begin from a savepoint, and what the savepoint has of others."""
+    """The beginnings of a document's tasks from a savepoint, and what the savepoint has of others."""
 
     saved: SavedStates
     tasks: list[TaskBeginning]
 
     @property
     def refused(self) -> bool:
-        """Whether it cannot begin from it, for one task at least."""
+        """True if it cannot begin from it, for one task at least."""
         return any(task.begins == "refused" for task in self.tasks)
 
     @property
@@ -77,7 +77,7 @@ class BeginningsFromSavepoint:
 
 
 def beginnings_told(team: Team, name: str, text: str, *, format: str | None = None) -> BeginningsFromSavepoint:
-    """How a team's document would begin from its savepoint of that name.
+    """The beginnings of a team's document from its savepoint of that name.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def beginnings_told(team: Team, name: str, text: str, *, format: str | None = No
 
 
 def savepoints_told(viewer: Viewer, dataflow_id: UUID | str) -> SavepointsOfDataflow:
-    """What there is of a dataflow's savepoints; ``NotFound`` where the viewer may not know of it."""
+    """The savepoints of a dataflow; ``NotFound`` where the viewer may not know of it."""
     record = dataflow_for(viewer, dataflow_id)
     expected, hindrance = None, ""
     try:

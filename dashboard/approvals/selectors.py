@@ -93,7 +93,7 @@ def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
 
 
 def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
-    """Where the review stands, as a `dashboard.api.answers.proposals.ReviewAnswer`."""
+    """The state of the review, as a `dashboard.api.answers.proposals.ReviewAnswer`."""
     asks, at = asks_of(proposal), timezone.now()
     if proposal.status not in OPEN:
         at = proposal.approved_at or proposal.changed
@@ -125,7 +125,7 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
 
 
 def _is_reversible(proposal: Proposal) -> bool:
-    """Whether it can be taken back: while it is under way, and a fusion also when it is done."""
+    """True if it can be taken back: while it is under way, and a fusion also when it is done."""
     undoable = proposal.plan is not None and PLAN_KINDS[proposal.plan.kind].undoable_when_done
     return proposal.status in {EXECUTING, FAILED} or (proposal.status == DONE and undoable)
 
@@ -168,7 +168,7 @@ def live_proposal(viewer: Viewer, proposal_id: UUID | str) -> dict[str, Any]:
 
 
 def _failing(viewer: Viewer, record: Proposal) -> dict[str, Any]:
-    """Why fragments of its plan fail, with tasks by their names."""
+    """The failures of fragments of its plan, with tasks by their names."""
     causes = record.progress.get("failing", {})
     if not causes:
         return {}
@@ -186,7 +186,7 @@ def under_way() -> list[Proposal]:
 
 
 def is_any_under_way() -> bool:
-    """Whether nodes' reports would move any proposal on."""
+    """True if nodes' reports would move any proposal on."""
     return Proposal.objects.under_way().exists()
 
 

@@ -1,4 +1,4 @@
-"""What another version of a dataflow changes of the one that runs, for those who look at its plan."""
+"""The changes by another version of a dataflow, for those who look at its plan."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_former(
 
 
 def version_change(proposal: Proposal, plan: Plan) -> dict[str, Any] | None:
-    """What a plan changes of the version that runs, as a `dashboard.api.answers.proposals.VersionChange`; None for a
+    """The changes of a plan to the version that runs, as a `dashboard.api.answers.proposals.VersionChange`; None for a
     plan that brings no other version."""
     if plan.replaced is None:
         return None

@@ -15,7 +15,7 @@ from scheduler.controllers.loop_values import BEGUN, ROLLING_BACK
 
 @dataclass(frozen=True, slots=True)
 class Blocking:
-    """What a round waits for, in words that follow "waits for"; its proposal where the viewer may know of it."""
+    """Plan that a round waits for, in words that follow "waits for"; its proposal where the viewer may know of it."""
 
     words: str
     proposal: Proposal | None
@@ -42,7 +42,7 @@ def _named(proposal: Proposal) -> Blocking:
 
 
 def _waits(row: RoundRow) -> bool:
-    """Whether it changes nothing before other plans are enacted: it has not begun to, or to take its change back."""
+    """True if it changes nothing before other plans are enacted: it has not begun to, or to take its change back."""
     proposal = getattr(row, "proposal", None)
     if row.phase == BEGUN:
         return proposal is None and row.profile is None

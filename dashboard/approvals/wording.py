@@ -25,7 +25,7 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 
 def _setting(plan: Plan, step: Step) -> str:
-    """What a query is set to, or a dynamic task is done by."""
+    """The new setting of a query, or the new alternate of a dynamic task."""
     settings = plan.settings_after.get(step.fragment, USUAL)
     if kind_of(step).of_policy:
         chosen = settings.policies.get(step.task or "")
@@ -41,14 +41,14 @@ def _places(fragment: Fragment) -> str:
 
 
 def _queries(fragment: Fragment) -> str:
-    """Where it starts, with how many threads where it is divided."""
+    """The slots of a fragment's queries, with threads where it is divided."""
     if not fragment.divided:
         return fragment.slot
     return ", ".join(f"{bundle.slot} with {_threads(bundle)}" for bundle in fragment.queries)
 
 
 def _reader(plan: Plan, step: Step, names: dict[str, str]) -> str:
-    """Who begins or ceases to read a stream, by its tasks that the plan's dataflow has."""
+    """The query that begins or ceases to read a stream, by its tasks that the plan's dataflow has."""
     reader = step.reader or ""
     fragment = plan.fragments_after.get(reader) or plan.fragments_before.get(reader)
     named = [names[task] for task in fragment.tasks if task in names] if fragment else []
@@ -56,7 +56,7 @@ def _reader(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 
 def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
-    """What a step says of a bundle, and of the weights of all of them."""
+    """The words of a step on a bundle, and on the weights of all of them."""
     if not kind_of(step).of_bundles:
         return {}
     before = plan.fragments_before.get(step.fragment, fragment)

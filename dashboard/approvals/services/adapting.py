@@ -96,7 +96,7 @@ class PlanActuator:
     others: Mapping[Aspect, PlanActuator] = field(default_factory=dict)
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
-        """What has become of rounds, by their proposals."""
+        """The progress of rounds, by their proposals."""
         proposals = {
             proposal.round_id: proposal for proposal in Proposal.objects.filter(round__in=rows).select_related("plan")}
         return {row.key: self._progress(row, proposals.get(row.pk)) for row in rows}
@@ -215,7 +215,7 @@ def _why(proposal: Proposal) -> str:
 
 
 def _chain(decision: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What chaining asks for: queries to fuse, or that what a plan fused is cut again where it was."""
+    """The options that chaining asks for: queries to fuse, or that what a plan fused is cut again where it was."""
     undone = decision["arguments"].get(UNDO)
     if undone is None:
         return {"queries": decision["arguments"]["queries"].split(), "for_latency": True}
@@ -230,7 +230,7 @@ def _made_by(plan_or_round: str) -> Proposal | None:
 
 
 def _has_eased(row: RoundRow, proposal: Proposal) -> str:
-    """That the queries that a cut is about take less by now than what is fused; empty where they do not."""
+    """The reason against a cut whose queries would take less by now than what is fused; empty where they do not."""
     if UNDO not in row.decision["arguments"]:
         return ""
     fused = plan_of(proposal.plan).fragments_before.keys()
@@ -241,7 +241,7 @@ def _has_eased(row: RoundRow, proposal: Proposal) -> str:
 
 
 def _setting(decision: Mapping[str, Any]) -> dict[str, Any]:
-    """What the controller of open batches asks for."""
+    """The options that the controller of open batches asks for."""
     arguments = decision["arguments"]
     intervals = (entry.rpartition("=") for entry in arguments["trigger_ms"].split())
     return {
@@ -251,8 +251,8 @@ def _setting(decision: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _not_chosen(row: RoundRow, proposal: Proposal) -> str:
-    """That other settings would be chosen by now; empty where they would not, and for the first minute: what is worth
-    it only now and then is not asked about again and again."""
+    """The reason against a setting where others would be chosen by now; empty where they would not, and for the first
+    minute: what is worth it only now and then is not asked about again and again."""
     at = loop_time()
     if at - row.begun < ASKED_FOR:
         return ""
@@ -261,8 +261,8 @@ def _not_chosen(row: RoundRow, proposal: Proposal) -> str:
 
 
 def _set_back(proposal: Proposal) -> str:
-    """Why the queries of a setting are set to what they were before, though nothing took it back; empty where they are
-    not."""
+    """The reason why the queries of a setting are set to what they were before, though nothing took it back; empty
+    where they are not."""
     plan, settings = plan_of(proposal.plan), current_estate().settings
     if any(settings.get(name, USUAL).real_time != before.real_time for name, before in plan.settings_before.items()):
         return ""
@@ -273,14 +273,14 @@ def _set_back(proposal: Proposal) -> str:
 
 
 def _switches(decision: Mapping[str, Any]) -> dict[str, Any]:
-    """What adaptation asks for: tasks that are switched together, as a policy source asks for one."""
+    """The options that adaptation asks for: tasks that are switched together, as a policy source asks for one."""
     (task, alternate), *along = json.loads(decision["arguments"]["alternates"]).items()
     return {"task": task, "alternate": alternate, "along": dict(along), "reason": decision["why"],
             "source": CONTROLLERS}
 
 
 def _held_meanwhile(row: RoundRow, proposal: Proposal) -> str:
-    """Who holds a task that was to be switched; empty where nobody does."""
+    """The holders of tasks that were to be switched; empty where nobody does."""
     tasks = [change["subject"] for change in row.decision["changes"]]
     hold = AlternateHold.objects.filter(pk__in=tasks, until__gt=loop_time()).select_related("by").first()
     return "" if hold is None else f"{hold.by.username} holds an alternate of these tasks by hand."

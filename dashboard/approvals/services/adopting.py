@@ -21,7 +21,7 @@ from scheduler.model.errors import WeirError
 
 
 class NoSuchNearMiss(WeirError):
-    """What was offered is no longer to be had."""
+    """The offer of a near miss is no longer valid."""
 
     code = "no_such_near_miss"
 

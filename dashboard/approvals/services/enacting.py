@@ -209,7 +209,8 @@ def require_undoable(proposal: Proposal, *, actor: User | None) -> None:
 
 
 def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
-    """How what is being removed comes back: joining as it did last, by the schedule that it ran by.
+    """The options by which a dataflow that is being removed comes back: joining as it did last, by the schedule that it
+    ran by.
 
     Where all of it goes on for others there is nothing to schedule.
     """
@@ -337,7 +338,7 @@ def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
 
 
 def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
-    """What history tells of a plan: of its dataflow, and of each query that it changed."""
+    """The annotations of a plan: of its dataflow, and of each query that it changed."""
     kind, options = PLAN_KINDS[proposal.plan.kind], proposal.plan.options
     annotation_kind, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
     if "alternate" in options and after == DONE:

@@ -67,8 +67,8 @@ def where_it_runs(plan: Plan) -> Plan:
 
 
 def _active_now(plan: Plan) -> dict[str, int]:
-    """How many tasks work in the queries that a plan concerns, and in those that it lets read others: a later plan may
-    have put some to rest."""
+    """The number of tasks that work in the queries that a plan concerns, and in those that it lets read others: a later
+    plan may have put some to rest."""
     readers = {step.reader for step in plan.steps if step.reader}
     return {
         name: fragment.active for name, fragment in fragments_where(pk__in=[*plan.fragments_after, *readers]).items()}

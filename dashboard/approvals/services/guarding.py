@@ -1,5 +1,5 @@
-"""What Weir does by itself so that no team slows another: it pauses what its team chose to have paused, or what can
-only fail again.
+"""Actions of Weir so that no team slows another: it pauses what its team chose to have paused, or what can only fail
+again.
 
 None waits for an approval: a pause is what the dataflow's team chose beforehand, or of a dataflow that gives nothing as
 it is. Each is a proposal without an author, with its reason. Slow tasks within a query are a controller's

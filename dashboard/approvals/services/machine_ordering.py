@@ -63,7 +63,7 @@ class MachineBoundsReached(WeirError):
 
 
 def is_wanted() -> bool:
-    """Whether machines can be ordered here."""
+    """True if machines can be ordered here."""
     return machine_provider() is not None
 
 
@@ -96,7 +96,7 @@ def advance_machines(*, at: datetime, provider: MachineProvider | None = None) -
 
 
 def _followed(order: MachineOrder, *, at: datetime) -> tuple[str, Mapping[str, object]] | None:
-    """What one has become since it was last looked at, and what of it changes; None where that is nothing."""
+    """The new state of an order and its changed fields; None where that is nothing."""
     has_reported = NodeRow.objects.filter(name=order.node).exclude(seen=None).exists()
     late_s = settings.MACHINE_REPORT_S
     if order.state == STARTING and has_reported:
@@ -117,7 +117,7 @@ def _followed(order: MachineOrder, *, at: datetime) -> tuple[str, Mapping[str, o
 
 
 def _may_stop(node: str) -> bool:
-    """Whether nothing is on a node that leaves: by the estate, and by its agent unless that is silent."""
+    """True if nothing is on a node that leaves: by the estate, and by its agent unless that is silent."""
     if not NodeRow.objects.filter(name=node, slots__gt=0).exists():
         return True
     drain = drain_of(node)

@@ -54,7 +54,7 @@ def enact_if_open(
 
 
 def is_any_held() -> bool:
-    """Whether a plan was approved and held."""
+    """True if a plan was approved and held."""
     return _held().exists()
 
 

@@ -76,7 +76,8 @@ def _names(switch: WantedSwitch, estate: Estate, at: datetime) -> Mapping[str, s
 
 
 def _reason(switches: Iterable[WantedSwitch], estate: Estate) -> str:
-    """Why, by those reasons that all may know whom the plan concerns: who uses a task may know what its guards saw."""
+    """The reason, in parts that everybody may read whom the plan concerns: who uses a task may know what its guards
+    saw."""
     users = {switch: {dataflow for dataflow, _ in users_of(estate, switch.task)} for switch in switches}
     everyone = set[str]().union(*users.values())
     reasons = dict.fromkeys(switch.because for switch, user_ids in users.items() if user_ids == everyone)

@@ -280,7 +280,7 @@ def open_proposal(
 
 
 def _stops_lately(record: DataflowRecord) -> int:
-    """How many emergency stops of a dataflow were asked for within the hour: who cancels one may ask for the next."""
+    """The number of emergency stops of a dataflow within the last hour: who cancels one may ask for the next."""
     return PlanRecord.objects.filter(
         dataflow=record, options__at_once=True, created__gt=timezone.now() - AN_HOUR).count()
 

@@ -1,4 +1,4 @@
-"""Whether plans that wait still stand: each is held to the estate after every change of it, and before it is taken in.
+"""The validity of waiting plans: each is held to the estate after every change of it, and before it is taken in.
 
 The former is done outside of the change's transaction, by a job; the latter under the estate's lock, for one plan. So a
 change costs who makes it nothing for plans of others that wait, and nothing is enacted that was not looked at again.
@@ -31,7 +31,7 @@ _Outcome = tuple[Plan, Reads | None] | WeirError  # or why it stands no more
 
 
 def is_any_behind() -> bool:
-    """Whether a pending plan is of an older generation than the estate."""
+    """True if a pending plan is of an older generation than the estate."""
     now = EstateState.objects.filter(pk=1).values("generation")
     return Proposal.objects.filter(status=PENDING, plan__generation__lt=Subquery(now)).exists()
 
