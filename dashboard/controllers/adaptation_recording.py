@@ -1,5 +1,5 @@
-"""What is kept of adaptation over time: throughput, value, cost and profit of dataflows with goals, and what was
-expected to come."""
+"""Recorded figures of adaptation: throughput, value, cost and profit of dataflows with goals, and what was expected to
+come."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ToldDecision:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFigures:
-    """What a decision was to reach, from when it was in force."""
+    """The figures that a decision was to reach, from when it was in force."""
 
     at_s: float
     figures: Mapping[str, float]
@@ -63,7 +63,7 @@ class PlannedFigures:
 
 @dataclass(frozen=True, slots=True)
 class ToldCourse:
-    """What a dataflow reached, and what its decisions were to reach."""
+    """The results of a dataflow, and the figures that its decisions were to reach."""
 
     history: KeptHistory
     planned: Sequence[PlannedFigures] = ()
@@ -84,7 +84,7 @@ def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
 
 
 def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) -> dict[str, Any]:
-    """What a dataflow would have on with some goals, if its slots were made for it: alternates, and what they cost and
+    """The alternates of a dataflow for some goals, if its slots were made for it: alternates, and what they cost and
     bring at the load of now.
 
     Raises
@@ -111,7 +111,7 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
 
 
 def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCourse:
-    """What a dataflow with goals reached, as recorded, against what its decisions were to reach."""
+    """The recorded results of a dataflow with goals, against the figures that its decisions were to reach."""
     record = dataflow_of(viewer, dataflow_id)
     recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED, annotated=False)
     rows = selectors.rounds(viewer, controller=BY_GOALS.name).filter(
@@ -122,13 +122,13 @@ def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCou
 
 
 def expected_of(viewer: Viewer, dataflow_id: UUID | str) -> list[ExpectedMinute]:
-    """What the sources of a dataflow with goals are expected to make in the next minutes."""
+    """The expected rates of the sources of a dataflow with goals in the next minutes."""
     record = dataflow_of(viewer, dataflow_id)
     return [] if record.goals_in_force is None else expected_minutes(StoredWorld(timezone.now()), str(record.pk))
 
 
 def told_speed(node: str) -> str:
-    """What is expected of the speed of a node's cores in the next minutes; empty where it was never measured."""
+    """The expected speed of a node's cores in the next minutes; empty where it was never measured."""
     world = StoredWorld(timezone.now())
     forecast = world.minute_forecasts.speeds(world.history, [node], world.now_s).get(node)
     return "" if forecast is None else speed_expectation(node, forecast, world.now_s)
@@ -157,7 +157,7 @@ def _seen(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | Non
 
 
 def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, adapted: AdaptedDataflow | None) -> str:
-    """Why adaptation does not do more for it now."""
+    """The reason why adaptation does not do more for it now."""
     if goals is None:
         return "It has no goals: adaptation leaves it alone."
     if _mode(record) == OFF:

@@ -54,7 +54,7 @@ def latency_card_told(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
 
 
 def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
-    """What other limits would cost; where the team lets no batches be opened, with those that are open now."""
+    """The cost of other limits; where the team lets no batches be opened, with those that are open now."""
     mode = _mode(dataflow_of(viewer, dataflow_id))
     return latency_prices(viewer, dataflow_id, scheduled=scheduled, opens=mode != OFF)
 
@@ -90,12 +90,12 @@ def _with_names(viewer: Viewer, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_not_met(limit: Mapping[str, Any]) -> bool:
-    """Whether a limit is not met, or seems impossible while drivers on its way still compile."""
+    """True if a limit is not met, or seems impossible while drivers on its way still compile."""
     return limit["state"] in LATE or (limit["state"] == WAITING and limit["least_s"] is not None)
 
 
 def _intervals(limit: Mapping[str, Any]) -> list[str]:
-    """How far apart batches are on its way: that is what is tried first."""
+    """The intervals of batches on its way: that is what is tried first."""
     apart_ms = [part["trigger_ms"] for part in limit["path"] if not part["real_time"]]
     if not apart_ms:
         return []
@@ -104,7 +104,7 @@ def _intervals(limit: Mapping[str, Any]) -> list[str]:
 
 
 def _by_controllers(record: DataflowRecord) -> list[str]:
-    """What each controller that may help a limit did last about a dataflow, or why it did nothing."""
+    """The last decision of each controller that may help a limit about a dataflow, or why it did nothing."""
     return [_by_controller(record, controller) for controller in CONTROLLERS.values() if controller.helps_limits]
 
 
@@ -144,7 +144,7 @@ def _remedy(
 
 
 def _waits_for(record: DataflowRecord, queries: list[str], mode: str) -> str:
-    """What keeps the batches from being opened."""
+    """The obstacle to open batches."""
     title = BatchOpening.title
     for row in RoundRow.objects.filter(controller=BatchOpening.name, ended=None):
         if {change["subject"] for change in row.decision["changes"]}.isdisjoint(queries):

@@ -30,7 +30,7 @@ class Actuator(Protocol):
     """Carries out what a controller commands, and tells what has become of it."""
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
-        """What has become of rounds' commands, by what is stored, by their keys."""
+        """The progress of rounds' commands, by what is stored, by their keys."""
 
     def busy(self) -> Mapping[str, str]:
         """Targets about which something else is open, and what."""
@@ -106,14 +106,14 @@ def _followed(controller: Controller, state: LoopState) -> list[RoundRow]:
 
 
 def _is_wanted(controller: Controller, world: StoredWorld) -> bool:
-    """Whether it is to decide now: it is time, and anybody wants to hear of it."""
+    """True if it is to decide now: it is time, and anybody wants to hear of it."""
     decided_s = world.decided_s.get(controller.name, 0.0)
     return is_due(controller, decided_s=decided_s, now_s=world.now_s) and any(
         policy.mode != OFF for policy in world.policies[controller.name].values())
 
 
 def _collected(controller: Controller, world: StoredWorld) -> Any:
-    """What the controller reads; None where it cannot be collected now: rounds in flight are followed all the same."""
+    """Evidence of a controller; None where it cannot be collected now: rounds in flight are followed all the same."""
     try:
         collector = COLLECTORS[controller.reads]
         evidence = collector.evidence(world)
@@ -126,7 +126,7 @@ def _collected(controller: Controller, world: StoredWorld) -> Any:
 
 
 def _effects(controller: Controller, world: StoredWorld) -> dict[str, Effect]:
-    """What was measured of rounds whose promise is open."""
+    """The measurements of rounds whose promise is open."""
     effects = {}
     for row in RoundRow.objects.filter(controller=controller.name, phase=CHECKING).exclude(changed=None):
         effect = COLLECTORS[controller.reads].effect(stored_rounds.round_of(row), world)

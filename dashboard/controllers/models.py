@@ -13,7 +13,7 @@ from scheduler.controllers.loop_values import BEGUN, MODES, OPEN_PHASES, Policy
 
 
 class ControllerSettings(models.Model):
-    """What a team lets one controller do; the controller's usual policy where there is no row."""
+    """A team's permission for one controller; the controller's usual policy where there is no row."""
 
     controller = models.CharField(max_length=40)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="controllers")
@@ -36,7 +36,7 @@ class ControllerSettings(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.controller
 
 
@@ -82,17 +82,17 @@ class RoundRow(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.key
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in flight."""
+        """True if it is in flight."""
         return self.phase in OPEN_PHASES
 
 
 class ReasonRow(models.Model):
-    """Why a controller left something as it is: once for as long as it says the same, with how often it did.
+    """The reason why a controller left something as it is: once for as long as it says the same, with how often it did.
 
     ``gist`` is the sentence without its figures, which change from time to time.
     """
@@ -143,5 +143,5 @@ class MachineOrder(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.node

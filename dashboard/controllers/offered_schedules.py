@@ -15,7 +15,7 @@ from scheduler.model.plan_kinds import names_where
 
 
 def schedule_in_force(dataflow_id: str) -> BundleOffer | None:
-    """What the newest plan in force that says how a dataflow runs has promised; None where that is no schedule.
+    """The promise of the newest plan in force that says how a dataflow runs; None where that is no schedule.
 
     A removal that was taken back is none: what ran before it is what runs again.
     """

@@ -46,7 +46,7 @@ class DryRunTooLong(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class TeamRow:
-    """What one team lets a controller do; without a slug it is what belongs to all."""
+    """One team's permission for a controller; without a slug it is what belongs to all."""
 
     slug: str
     name: str
@@ -92,7 +92,7 @@ def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str =
 
 
 def reasons(viewer: Viewer, *, controller: str) -> QuerySet[ReasonRow]:
-    """Why a controller left things as they are, of the viewer's own teams and of what belongs to all."""
+    """The reasons why a controller left things as they are, of the viewer's own teams and of what belongs to all."""
     rows = ReasonRow.objects.filter(controller=controller).select_related("team", "dataflow", "profile")
     if viewer.superuser:
         return rows
@@ -125,7 +125,8 @@ def played(
     viewer: Viewer, controller: Controller, *, team: str, hours: float, policy: Policy,
     spent_s: Callable[[], float] = time.thread_time,
 ) -> DryRun:
-    """What a controller would have done for one team over the last hours of kept history, if it had acted.
+    """The decisions that a controller would have made for one team over the last hours of kept history, if it had
+    acted.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ MOST_CHANGES = 1_000
 
 
 class InvalidPolicy(WeirError):
-    """What a controller cannot be let do."""
+    """A permission that a controller cannot have."""
 
     code = "invalid_value"
 

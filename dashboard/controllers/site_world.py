@@ -70,7 +70,7 @@ FORECASTS = MinuteForecasts()  # of this process: they are made again after two 
 
 
 class StoredWorld:
-    """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
+    """The site's knowledge at one moment; each thing is looked up once, when it is first asked for."""
 
     def __init__(self, at: datetime, *, view: View | None = None) -> None:
         self.at = at
@@ -91,12 +91,12 @@ class StoredWorld:
 
     @property
     def is_heard(self) -> bool:
-        """Whether the broker answered."""
+        """True if the broker answered."""
         return self.view.reading.available
 
     @property
     def estate(self) -> Estate:
-        """What runs."""
+        """The running estate."""
         return self.view.estate
 
     @cached_property
@@ -106,7 +106,7 @@ class StoredWorld:
 
     @cached_property
     def reports(self) -> Reports:
-        """What nodes report."""
+        """The reports of nodes."""
         return self.view.reading.reports if "view" in self.__dict__ else jobs.read_live((), {}).reports
 
     @property
@@ -121,17 +121,17 @@ class StoredWorld:
 
     @cached_property
     def costs(self) -> Costs:
-        """What was learned on the class of machine that is here."""
+        """The costs that were learned on the class of machine that is here."""
         return costs_here()
 
     @cached_property
     def policies(self) -> Mapping[str, dict[str, Policy]]:
-        """What every team lets each controller do, by the names of both."""
+        """Every team's permission for each controller, by the names of both."""
         return policies_of_all(CONTROLLERS.values())
 
     @cached_property
     def decided_s(self) -> Mapping[str, float]:
-        """When each controller decided last, in seconds since the epoch."""
+        """The last decision of each controller, in seconds since the epoch."""
         return decided_s()
 
     @cached_property
@@ -153,7 +153,7 @@ class StoredWorld:
 
     @property
     def channel_ms(self) -> Mapping[Stream, float]:
-        """What channels add to the latency of streams now."""
+        """The latency that channels add to streams now."""
         return channel_latency_ms(self.view.reading.flows)
 
     @cached_property
@@ -210,11 +210,11 @@ class StoredWorld:
         return thresholds()
 
     def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
-        """What runs where; raises ``BrokerAway``."""
+        """The present deployment; raises ``BrokerAway``."""
         return deployment_of(self.view, cores, behind)
 
     def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
-        """What an event of each task sends between nodes; None while the broker is away."""
+        """The bytes that an event of each task sends between nodes; None while the broker is away."""
         try:
             return bytes_between_nodes(self.view, tasks)
         except jobs.BrokerAway:
@@ -275,12 +275,12 @@ class StoredWorld:
         return drifts_since(loop_round.key)
 
     def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
-        """What became of each limit, as the pacer found last."""
+        """The status of each limit, as the pacer found last."""
         statuses = (status_of(row) for row in LatencyStatus.objects.filter(state__in=states))
         return [status for status in statuses if status is not None]
 
     def wanted_modes(self) -> WantedModes | None:
-        """What the pacer noted last."""
+        """The modes that the pacer noted last."""
         return wanted_modes(at=self.at)
 
     def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:

@@ -36,12 +36,12 @@ REASONS_KEPT = timedelta(days=14)
 
 
 def policies_of(controller: Controller) -> dict[str, Policy]:
-    """What every team lets a controller do, by short name, and ``""`` for what belongs to all."""
+    """Every team's permission for a controller, by short name, and ``""`` for what belongs to all."""
     return policies_of_all([controller])[controller.name]
 
 
 def policy_of_team(controller: Controller, team: Team) -> Policy:
-    """What one team lets a controller do."""
+    """One team's permission for a controller."""
     return chosen_policies([controller])[controller.name].get(team.slug, controller.usual)
 
 
@@ -67,7 +67,7 @@ def followed_controllers(*, at: datetime) -> frozenset[str]:
 
 
 def decided_s() -> dict[str, float]:
-    """When each controller decided last, by its name, in seconds since the epoch."""
+    """The last decision of each controller, by its name, in seconds since the epoch."""
     return LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
 
 

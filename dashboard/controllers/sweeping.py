@@ -21,7 +21,7 @@ class SweepActuator:
     """Starts sweeps, or suggests them; takes a profile back by using the one before it again."""
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
-        """What has become of rounds, by their sweeps and which profiles are in use."""
+        """The progress of rounds, by their sweeps and which profiles are in use."""
         return {row.key: self._progress(row) for row in rows}
 
     def _progress(self, row: RoundRow) -> CommandProgress:

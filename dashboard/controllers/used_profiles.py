@@ -40,7 +40,7 @@ def past_profiles(begin_s: float, end_s: float) -> list[PastProfile]:
 
 
 def drifts_since(key: str) -> tuple[Drift, ...]:
-    """How far the profile that a round has measured anew is from what runs."""
+    """The deviation of what runs from the profile that a round has measured anew."""
     row = RoundRow.objects.select_related("sweep__profile").get(key=key)
     record = row.sweep.profile if row.sweep else None
     return () if record is None else _drifts(record)
@@ -98,7 +98,8 @@ def _drifts(record: ProfileRecord) -> tuple[Drift, ...]:
 
 
 def _team_of(record: ProfileRecord) -> str:
-    """Whose settings count: the team's whose it is, or of whose dataflow it was measured; empty where there is none."""
+    """The team whose settings count: the team's whose it is, or of whose dataflow it was measured; empty where there is
+    none."""
     if record.team is not None:
         return record.team.slug
     dataflow = getattr(getattr(record, "sweep", None), "dataflow", None)
@@ -106,7 +107,7 @@ def _team_of(record: ProfileRecord) -> str:
 
 
 def _why_not(record: ProfileRecord) -> str:
-    """Why a profile cannot be measured again, whatever slot is free; empty where it can."""
+    """The reason why a profile cannot be measured again, whatever slot is free; empty where it can."""
     try:
         target = target_again(record)
     except WeirError as error:
@@ -116,7 +117,7 @@ def _why_not(record: ProfileRecord) -> str:
 
 
 def _sweep_s(record: ProfileRecord) -> float:
-    """How long it took to measure a profile."""
+    """The duration of a profile's measurement, in seconds."""
     sweep = getattr(record, "sweep", None)
     if sweep is None or sweep.started is None or sweep.ended is None:
         return SWEEP_S

@@ -1,4 +1,4 @@
-"""What the site does with the evidence of isolation: it notes why a slow task stays, for those who wait."""
+"""Notes of the site from the evidence of isolation: it notes why a slow task stays, for those who wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.controllers.task_isolation import HoldUps
 
 
 def is_urgent(world: StoredWorld) -> bool:
-    """Whether a query is slow of which others need a part: they wait meanwhile."""
+    """True if a query is slow of which others need a part: they wait meanwhile."""
     return slow_queries.is_due(at=world.at)
 
 
