@@ -1,5 +1,5 @@
-"""What has outside effects is measured only as it was approved: as a task of a dataflow that is in the estate. An
-expression that is not in the estate so is measured for approvers alone: a sweep runs it on a slot without a review.
+"""Approval of measurements with outside effects: as a task of a dataflow that is in the estate. An expression that is
+not in the estate so is measured for approvers alone: a sweep runs it on a slot without a review.
 
 A sweep feeds a task other rates than its reviewers saw, but never another config or other events: the task and all that
 feeds it have to be in the estate for that dataflow, as they are measured. They are looked up when a sweep is asked for
@@ -26,7 +26,7 @@ from scheduler.model.task_types import TaskType
 
 
 class NotApproved(WeirError):
-    """What is to be measured has outside effects or an expression, and nobody has approved it."""
+    """The target of a measurement has outside effects or an expression, and nobody has approved it."""
 
     code = "not_approved"
 
@@ -50,7 +50,7 @@ def require_effects_of(viewer: Viewer, target: SweepTarget) -> None:
 
 
 def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | None:
-    """Why a target cannot be measured, as far as approval goes; None where it can."""
+    """The reason why a target cannot be measured, as far as approval goes; None where it can."""
     reaching = next(_reaching(target), None)
     written = None if viewer is None else next(_expressions(target), None)
     if written is not None and _may_approve(viewer, target):
@@ -68,22 +68,22 @@ def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | No
 
 
 def author_of(sweep: SweepRecord) -> Viewer | None:
-    """Who asked for a sweep, as what they may do now; None where Weir did."""
+    """The author of a sweep, with present permissions; None where Weir did."""
     return None if sweep.author is None else viewer_of(sweep.author)
 
 
 def needs_a_dataflow(declared: TaskType, viewer: Viewer) -> NotApproved | None:
-    """Why a viewer cannot measure a type with a config of one's own; None where they can."""
+    """The reason why a viewer cannot measure a type with a config of one's own; None where they can."""
     return hindrance_of(SweepTarget(declared.name, {}, declared.version, declared.stateful, (), ""), viewer)
 
 
 def is_approved(sweep: SweepRecord) -> bool:
-    """Whether all of a sweep is in the estate as it would run now."""
+    """True if all of a sweep is in the estate as it would run now."""
     return _is_in_estate(target_of(sweep))
 
 
 def target_of(sweep: SweepRecord) -> SweepTarget:
-    """What a sweep measures."""
+    """The target of a sweep."""
     return SweepTarget(
         sweep.task_type, json.loads(sweep.config), sweep.version, False, tuple(sweep.feed), sweep.fed_by,
         sweep.team_id, sweep.dataflow_id, tuple(sweep.tasks))
@@ -106,7 +106,7 @@ def _expressions(target: SweepTarget) -> Iterator[str]:
 
 
 def _may_approve(viewer: Viewer, target: SweepTarget) -> bool:
-    """Whether a viewer may approve what runs for the target's team, or for any where it is of no dataflow."""
+    """True if a viewer may approve what runs for the target's team, or for any where it is of no dataflow."""
     if target.dataflow_id is None:
         return viewer.has_role_anywhere(Role.APPROVER)
     team_id = DataflowRecord.objects.values_list("team_id", flat=True).filter(pk=target.dataflow_id).first()

@@ -21,27 +21,27 @@ NAMED = 5  # task types in a remark
 
 @dataclass(frozen=True, slots=True)
 class CoreScale:
-    """What estimates hold for: the ``speed`` of the cores here, beside that of the cores that they were made on;
-    None before an agent has looked. ``calibrating_s`` is for how long one still looks."""
+    """The scale that estimates hold for: the ``speed`` of the cores here, beside that of the cores that they were made
+    on; None before an agent has looked. ``calibrating_s`` is for how long one still looks."""
 
     speed: float | None
     calibrating_s: int | None = None
 
     @property
     def factor(self) -> float:
-        """How many times as fast the cores here are."""
+        """The speed of the cores here, as a factor."""
         return (self.speed or SPEED) / SPEED
 
     @property
     def words(self) -> str:
-        """That, as the rest of a sentence."""
+        """The factor, as the rest of a sentence."""
         if self.speed is None:
             return "not yet scaled to the cores here"
         return f"scaled to the cores here, which are {self.factor:.2f} times as fast as those of the trials"
 
 
 def scale() -> CoreScale:
-    """How fast the cores here are, and whether an agent looks at the moment."""
+    """The speed of the cores here, and whether an agent looks at the moment."""
     reports = jobs.read_live((), {}).reports
     looking = [report.calibrating_s for report in reports.values() if report.calibrating_s is not None]
     return CoreScale(current_speed(), max(looking, default=None))
@@ -57,7 +57,7 @@ def estimated_profiles(types: Collection[str] | None = None) -> list[Profile]:
 
 
 def is_estimate(profile: Profile) -> bool:
-    """Whether nobody has measured it here, nor imported it."""
+    """True if nobody has measured it here, nor imported it."""
     return profile.origin in ESTIMATES
 
 
@@ -67,14 +67,14 @@ def estimated_tasks(profiles: Mapping[str, Profile]) -> tuple[str, ...]:
 
 
 def why_estimated(profile: Profile) -> str:
-    """What an estimate rests on, as the rest of a sentence."""
+    """The basis of an estimate, as the rest of a sentence."""
     if profile.origin == BY_TRIALS:
         return f"two short trials on another machine with another config, {CoreScale(current_speed()).words}"
     return "what the type declares of an event, times what others took of that; nobody has measured it anywhere"
 
 
 def estimates_remark(profiles: Iterable[Profile]) -> str:
-    """What a plan has to say of the estimates that it rests on; empty where there are none."""
+    """The remark of a plan on the estimates that it rests on; empty where there are none."""
     names = sorted({profile.task_type for profile in profiles if is_estimate(profile)})
     if not names:
         return ""

@@ -1,4 +1,4 @@
-"""Where and what can be measured: slots with what is on them, task types that run and nobody has measured, and the
+"""Slots and targets of measurements: slots with what is on them, task types that run and nobody has measured, and the
 tasks of a dataflow that have no profile."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SlotChoice:
 
     @property
     def free(self) -> bool:
-        """Whether nothing runs on it, nobody has it, and its node is heard of."""
+        """True if nothing runs on it, nobody has it, and its node is heard of."""
         return not (self.queries or self.reserved_for or self.silent)
 
 
@@ -54,17 +54,17 @@ class ProfileRequest:
 
     @property
     def under_way(self) -> bool:
-        """Whether it is being measured, or waits for its slot."""
+        """True if it is being measured, or waits for its slot."""
         return self.sweep is not None and self.sweep.status in OPEN
 
     @property
     def unasked(self) -> bool:
-        """Whether it can be asked for, and nothing comes of it otherwise: nobody has asked, or that has failed."""
+        """True if it can be asked for, and nothing comes of it otherwise: nobody has asked, or that has failed."""
         return self.hindrance is None and (self.sweep is None or self.sweep.status == FAILED)
 
 
 def profile_requests(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[str]) -> list[ProfileRequest]:
-    """What is to be measured for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
+    """The measurements to make for these tasks of a dataflow: a type with a config once, in the order of the tasks."""
     wanted_by: dict[tuple[str, str], tuple[SweepTarget, list[str]]] = {}
     if not (tasks := list(tasks)):
         return []
@@ -80,14 +80,14 @@ def profile_requests(viewer: Viewer, dataflow_id: UUID | str, tasks: Iterable[st
 
 
 def _brings(sweep: SweepRecord, target: SweepTarget) -> bool:
-    """Whether a sweep's profile would be the target's: what is measured of a private dataflow is its team's alone."""
+    """True if a sweep's profile would be the target's: what is measured of a private dataflow is its team's alone."""
     return (
         sweep.task_type == target.task_type and sweep.team_id in (None, target.team_id)
         and (sweep.any_config or sweep.config == canonical_json(target.config)))
 
 
 def _aside(viewer: Viewer, target: SweepTarget) -> ProfileRecord | None:
-    """What could be used again for it: of its very config, else for any."""
+    """The unused profile that could be used again for it: of its very config, else for any."""
     candidates = set_aside(viewer).filter(
         Q(team=None) | Q(team=target.team_id), task_type=target.task_type,
         config__in=["", canonical_json(target.config)])
@@ -104,7 +104,7 @@ def slot_choices() -> list[SlotChoice]:
 
 
 def typical_sweep_s() -> float | None:
-    """How long measuring one task type took here, from its first trial to its end: the median of the last ones.
+    """The typical duration of a sweep here, from its first trial to its end, in seconds: the median of the last ones.
 
     None where nothing has been measured to its end yet.
     """
@@ -114,7 +114,7 @@ def typical_sweep_s() -> float | None:
 
 
 def most_threads() -> int:
-    """How many threads the drivers here have at most; as many as may be asked for, before one has told."""
+    """The largest number of threads of the drivers here; as many as may be asked for, before one has told."""
     threads = NodeRow.objects.exclude(threads=None).aggregate(most=Max("threads"))["most"]
     return min(MOST_THREADS, threads or MOST_THREADS)
 

@@ -50,12 +50,12 @@ class ProfileRecord(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.task_type
 
     @property
     def drifted(self) -> bool:
-        """Whether it has to be measured again by what runs."""
+        """True if it has to be measured again by what runs."""
         return any(drift["beyond"] for drift in self.drifts)
 
 
@@ -119,12 +119,12 @@ class SweepRecord(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.task_type
 
     @property
     def author_name(self) -> str:
-        """Who asked for it."""
+        """The name of its author."""
         return self.author.username if self.author else "Weir"
 
 
@@ -191,7 +191,7 @@ class TrialRecord(models.Model):
 
 
 class ObservationRow(models.Model):
-    """What a running bundle was seen to do over some time, beside the profile that it was compared with.
+    """An observation of a running bundle over some time, beside the profile that it was compared with.
 
     Where it ``shared`` its slot with others, CPU and memory are its part by the time that its query was busy.
     """

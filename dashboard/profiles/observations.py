@@ -1,4 +1,5 @@
-"""What running bundles do, beside the profiles that they were planned with: recorded, compared, and forgotten in time.
+"""Observations of running bundles, beside the profiles that they were planned with: recorded, compared, and forgotten
+in time.
 
 Measurements, so nothing is audited. A bundle of several tasks says nothing of one type, and one that waits for its
 readers nothing of itself: both are left out. What a private dataflow's bundles do is compared with its team's own
@@ -99,7 +100,7 @@ def _seen(view: View) -> Iterator[ObservedBundle]:
 
 
 def _offered(view: View, task: RunningTask, weight: float) -> float | None:
-    """What the task's parents make for a bundle, where that is measured of all of them."""
+    """The rate that the task's parents make for a bundle, where that is measured of all of them."""
     flows = [view.reading.flows.tasks.get(parent) for parent in task.parents]
     if not flows or None in flows:
         return None
@@ -119,8 +120,7 @@ def profiles_by_type(types: Iterable[str]) -> Mapping[tuple[str, str, str], list
 def profile_held_to(
     task: RunningTask, machine: str, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]
 ) -> ProfileRecord | None:
-    """The profile that a bundle of a task is held to: of its very config before any, of its version, code and machine.
-    """
+    """Profile that a bundle of a task is held to: of its very config before any, of its version, code and machine."""
     declared = jobs.task_types().get(task.type)
     if declared is None:
         return None

@@ -1,4 +1,4 @@
-"""Who may read profiles and sweeps, measure and import.
+"""Permissions to read profiles and sweeps, to measure and to import.
 
 What was measured of a shared dataflow, or imported, is everybody's: all teams plan with it. What was measured of a
 private dataflow is its team's.
@@ -31,7 +31,7 @@ def known_to(viewer: Viewer, *, through: str = "") -> Q:
 
 
 def may_measure(viewer: Viewer, *, team_id: int | None = None) -> bool:
-    """Whether a viewer may measure and import: an engineer of the team whose it is, or of any team."""
+    """True if a viewer may measure and import: an engineer of the team whose it is, or of any team."""
     if team_id is not None:
         return viewer.has_role(team_id, Role.ENGINEER)
     return viewer.has_role_anywhere(Role.ENGINEER)
@@ -46,7 +46,7 @@ def require_measuring(viewer: Viewer, *, team_id: int | None = None) -> None:
 
 
 def may_steer(viewer: Viewer, sweep: SweepRecord) -> bool:
-    """Whether a viewer may pause, resume and cancel a sweep: who asked for it, an engineer of the team whose dataflow
+    """True if a viewer may pause, resume and cancel a sweep: who asked for it, an engineer of the team whose dataflow
     it measures a task of, or an administrator of the installation; one that Weir asked for, any engineer."""
     team_id = sweep.team_id
     if team_id is None and sweep.dataflow_id is not None:

@@ -81,7 +81,7 @@ def records_for(
 
 
 def staleness(profile: Profile, *, machine: str | None = None) -> str:
-    """Why a profile says nothing sure about its type as it is now on the machines that are; empty where it does."""
+    """The reason why a profile is not sure for its type as it is now on the machines that are; empty where it does."""
     declared = jobs.task_types().get(profile.task_type)
     if declared is None:
         return f"the task type {profile.task_type} is not installed"

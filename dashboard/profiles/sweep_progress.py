@@ -1,4 +1,4 @@
-"""How far a sweep is: for pages, the API and live connections."""
+"""Progress of a sweep: for pages, the API and live connections."""
 
 from __future__ import annotations
 

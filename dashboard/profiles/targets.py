@@ -1,4 +1,4 @@
-"""What is to be measured: a task type with a config, and the chain of tasks whose events it gets.
+"""Targets of measurements: a task type with a config, and the chain of tasks whose events it gets.
 
 Either a task of a dataflow, fed by what is upstream of it there; or a type with a config of one's own, fed as a task of
 that type is in a sample of the library, or by a source alone.
@@ -42,7 +42,7 @@ class FeedOption:
 
 @dataclass(frozen=True, slots=True)
 class SweepTarget:
-    """What a sweep measures. With a team it is of a private dataflow.
+    """The target of a sweep. With a team it is of a private dataflow.
 
     ``tasks`` are the ids in the dataflow, where it is of one: those that feed it, and its own last.
     """
@@ -110,7 +110,7 @@ def target_of_type(name: str, config: Mapping[str, Any], *, feed_key: str) -> Sw
 
 
 def target_again(record: ProfileRecord) -> SweepTarget:
-    """What a measured profile was measured of, with the version that its type has now.
+    """The target of a measured profile, with the version that its type has now.
 
     Raises
     ------
@@ -131,7 +131,7 @@ def target_again(record: ProfileRecord) -> SweepTarget:
 
 
 def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
-    """How a type can be fed: as its tasks are in the library's samples, then by each source alone."""
+    """The feeds of a type: as its tasks are in the library's samples, then by each source alone."""
     if declared.kind == "source":
         return (FeedOption("itself", "itself, a source", ()),)
     feeds: dict[str, FeedOption] = {}

@@ -25,7 +25,7 @@ def order_id(trial: TrialRecord) -> str:
 
 
 def order_of(sweep: SweepRecord, trial: TrialRecord, *, approved: bool) -> TrialOrder:
-    """What the node is asked for; ``approved``: all of it is in the estate as it would run."""
+    """The order to the node; ``approved``: all of it is in the estate as it would run."""
     node, _, index = sweep.slot.rpartition("/")
     return TrialOrder(
         order_id(trial), node, index, sweep.task_type, json.loads(sweep.config), trial.threads, trial.rate_per_s,
@@ -68,7 +68,7 @@ def bounds_of(sweep: SweepRecord) -> Sweep:
 
 
 def trial_of(trial: TrialRecord) -> Trial:
-    """What the science knows of a trial that has figures."""
+    """The trial of the science for a trial that has figures."""
     return Trial(
         trial.threads, trial.rate_per_s, trial.cpu, trial.memory,
         math.inf if trial.latency_slope is None else trial.latency_slope, trial.took_s,
@@ -85,7 +85,7 @@ def unscoped(config: str, task_type: str) -> str:
 
 
 def _finite(value):
-    """What JSON in a database can hold."""
+    """The value as JSON in a database can hold it."""
     if isinstance(value, dict):
         return {name: _finite(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

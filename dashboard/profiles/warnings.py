@@ -1,4 +1,4 @@
-"""What may be wrong with a profile that is planned with: stale, drifted, rough, or measured while the machine was busy.
+"""Warnings about a profile that is planned with: stale, drifted, rough, or measured while the machine was busy.
 
 - ``warnings_about(profiles, team=…)``: what there is to say of each of them
 - ``warning_notes(tasks)``: the same of tasks, said once where several of a type have one warning
@@ -31,7 +31,7 @@ NAMED = 5  # tasks in a remark
 
 @dataclass(frozen=True, slots=True)
 class ProfileWarning:
-    """Why what a profile says may not hold, as the rest of a sentence."""
+    """The reason why a profile may not hold, as the rest of a sentence."""
 
     kind: Kind
     why: str
@@ -48,7 +48,7 @@ class WarningNote:
 
     @property
     def head(self) -> str:
-        """What is said, without why."""
+        """The note, without its reason."""
         whose = "" if self.of_all else f" for {_named(self.tasks)}"
         return f"The profile of {self.task_type}{whose} {SAID[self.warning.kind]}"
 
@@ -59,7 +59,7 @@ class WarningNote:
 
 
 def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profile, tuple[ProfileWarning, ...]]:
-    """What may be wrong with each of these profiles; nothing of what a type declares.
+    """The warnings about each of these profiles; nothing of what a type declares.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
 
 
 def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) -> list[WarningNote]:
-    """What is to be said of tasks, given by id, type and warnings: by type, then in the order of the tasks.
+    """The notes on tasks, given by id, type and warnings: by type, then in the order of the tasks.
 
     Not that they are estimates, which is said of all together (`estimates.estimates_remark`).
     """
@@ -100,7 +100,7 @@ def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) ->
 
 
 def machine_warnings(schedule: Schedule) -> list[str]:
-    """What a plan has to say of nodes that are another class of machine than what runs there was measured on.
+    """The notes of a plan on nodes that are another class of machine than the one that the profiles were measured on.
 
     Only of others than most slots are: where a profile is not of those, it is stale.
     """
@@ -133,7 +133,7 @@ def _of_age(profile: Profile, machine: str) -> Iterator[ProfileWarning]:
 
 
 def _of_record(record: ProfileRecord, disturbed: Mapping[str, float] | None) -> Iterator[ProfileWarning]:
-    """What its running bundles and its own trials say against it."""
+    """The evidence of its running bundles and its own trials against it."""
     if drifts := [_drift(drift) for drift in record.drifts if drift["beyond"]]:
         yield ProfileWarning("drifted", f"running bundles {'; they '.join(drifts)}")
     if record.rough:

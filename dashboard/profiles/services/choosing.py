@@ -1,4 +1,5 @@
-"""Which profile of a kind is in use: another of those that are kept, or none. It undoes an import or a measurement."""
+"""The choice of the profile of a kind that is in use: another of those that are kept, or none. It undoes an import or a
+measurement."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _require_few(profiles: list[Profile]) -> None:
 
 
 def _unstorable(entries: Iterable[ProfileEntry]) -> Iterator[Found]:
-    """What of them the database would not take, or an export should not hold."""
+    """The parts that the database would not take, or an export should not hold."""
     first_profiles: dict[tuple[str, str, str], Profile] = {}
     for entry in entries:
         profile, line = entry.profile, entry.line

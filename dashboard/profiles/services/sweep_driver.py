@@ -51,7 +51,7 @@ class MixedSweep(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the broker says of an order: its result, or how far it is, or nothing."""
+    """The broker's state of an order: its result, or how far it is, or nothing."""
 
     order: str = ""
     progress: TrialProgress | None = None
@@ -59,7 +59,7 @@ class Heard:
 
 
 def is_any_open() -> bool:
-    """Whether any sweep is to be moved on."""
+    """True if any sweep is to be moved on."""
     return SweepRecord.objects.filter(status__in=OPEN).exists()
 
 
@@ -216,7 +216,7 @@ def _decide(sweep: SweepRecord, at: datetime, audit: Audit) -> None:
 
 
 def _still_to_wait(step: Try, done: Sequence[TrialRecord], at: datetime) -> timedelta:
-    """What is left of the time that a trial is to keep from the one before."""
+    """The remaining part of the time that a trial is to keep from the one before."""
     last = max((trial.ended for trial in done), default=at)
     return max(timedelta(), last + timedelta(seconds=step.after_s) - at)
 

@@ -41,7 +41,7 @@ MOST_OPEN, MOST_OPEN_TEAM = 100, 50  # sweeps that are measured or wait: in all,
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How a type is measured: how far and how finely, how long a trial is, and what the profile stands for."""
+    """The manner of a measurement: how far and how finely, how long a trial is, and what the profile stands for."""
 
     bounds: Sweep = USUAL
     any_config: bool = False
@@ -98,12 +98,12 @@ def start_sweep(
         row = _slot_for_update(slot)
         require_approved(target, None if actor is None else viewer_of(actor))
         _require_threads(row, bounds)
-        subject_fields = {
+        target_fields = {
             "task_type": target.task_type, "config": canonical_json(target.config), "version": target.version,
             "code": jobs.code_of(installed(target.task_type)), "any_config": any_config, "feed": list(target.feed),
             "team_id": target.team_id, "slot": slot, "bounds": asdict(bounds), "warm_up_s": warm_up_s,
             "seconds": seconds}
-        already = SweepRecord.objects.filter(status__in=OPEN, **subject_fields).first()
+        already = SweepRecord.objects.filter(status__in=OPEN, **target_fields).first()
         if already is not None:
             audit.nothing_changed()
             return already
@@ -112,7 +112,7 @@ def start_sweep(
                 reservations.require_free(row)
             _require_room(actor)
         sweep = SweepRecord.objects.create(
-            **subject_fields, status=SUGGESTED if suggested else QUEUED,
+            **target_fields, status=SUGGESTED if suggested else QUEUED,
             fed_by=target.fed_by, dataflow_id=target.dataflow_id, tasks=list(target.tasks), author=actor)
         audit.subject, audit.team, audit.details = sweep, sweep.team, {"slot": slot, "budget_s": bounds.budget_s}
         return sweep
@@ -168,7 +168,8 @@ def bounds_for(slot: str, base: Sweep = USUAL, **bounds: Any) -> Sweep:
 
 
 def manner_of(profile: ProfileRecord | None) -> Manner:
-    """How a profile was measured, to measure it so again; the usual way where it was not, or there is none.
+    """The manner in which a profile was measured, to measure it so again; the usual way where it was not, or there is
+    none.
 
     Its driver's threads of then do not count: `bounds_for` knows those of now.
     """
@@ -206,7 +207,7 @@ def cancel_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 
 
 def _doubt(sweep: SweepRecord) -> None:
-    """Where nothing was stable, set those trials aside: by them the sweep would fail again at once."""
+    """Sets trials aside where nothing was stable: by them the sweep would fail again at once."""
     if not sweep.trials.filter(stable=True).exists():
         sweep.trials.filter(stable=False).update(set_aside=True)
 
@@ -220,9 +221,9 @@ def stop_measuring(sweep: SweepRecord) -> None:
 
 
 def holder_of(sweep: SweepRecord) -> str:
-    """What stands at the slot while it is reserved, for everybody to read."""
-    subject = sweep.task_type[:40] if sweep.team_id is None else "a private task"
-    return f"measuring {subject} ({sweep.pk})"
+    """The holder of the slot while it is reserved, for everybody to read."""
+    target_text = sweep.task_type[:40] if sweep.team_id is None else "a private task"
+    return f"measuring {target_text} ({sweep.pk})"
 
 
 @contextmanager
@@ -272,7 +273,7 @@ def _require_room(actor: User | None) -> None:
 
 
 def _is_measuring(row: SlotRow) -> bool:
-    """Whether another sweep has the slot, which is waited for."""
+    """True if another sweep has the slot, which is waited for."""
     return bool(row.reserved_for) and any(
         row.reserved_for == holder_of(sweep) for sweep in SweepRecord.objects.filter(status=RUNNING, slot=row.name))
 
