@@ -46,7 +46,7 @@ MOST_ID = 2**63 - 1
 
 
 class MuteIn(Schema):
-    """What to mute, ``rule``, ``element`` or ``both``, and for how many minutes, 30 days at most."""
+    """A mute: ``rule``, ``element`` or ``both``, and for how many minutes, 30 days at most."""
 
     what: Annotated[str, WithJsonSchema({"type": "string", "enum": ["rule", "element", "both"]})]
     minutes: int = Field(ge=1, le=30 * 24 * 60 - 1)
@@ -67,7 +67,7 @@ class RuleIn(Schema):
 
 
 class ChoiceIn(Schema):
-    """How the caller wants to be notified of one subject; ``daily`` in a digest."""
+    """The caller's choice of notification for one subject; ``daily`` in a digest."""
 
     subject: SubjectName
     email: bool
@@ -106,7 +106,7 @@ def alerts(
 
 @router.get("/alerts/counts", response=AlertCounts)
 def alert_counts(request: HttpRequest) -> dict[str, int]:
-    """How many alerts wait for somebody, by severity."""
+    """The number of alerts that wait for somebody, by severity."""
     return selectors.counts(request.viewer)
 
 
@@ -127,7 +127,7 @@ def mute(request: HttpRequest, alert_id: int, body: MuteIn) -> Status:
 
 @router.get("/alert-mutes", response=list[MuteAnswer])
 def alert_mutes(request: HttpRequest) -> list[dict[str, Any]]:
-    """What is muted now."""
+    """The mutes in force."""
     return [_mute_row(row) for row in selectors.mutes(request.viewer)]
 
 
@@ -167,7 +167,7 @@ def reset_alert_rule(
 
 @router.get("/notice-choices", response=Choices)
 def notice_choices_of_caller(request: HttpRequest) -> dict[str, Any]:
-    """How the caller is notified of alerts and proposals."""
+    """The caller's choices of notification for alerts and proposals."""
     return _choices(request)
 
 

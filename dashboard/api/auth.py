@@ -1,4 +1,4 @@
-"""Who calls the API: a session of the site (with its CSRF token), or a bearer token."""
+"""Authentication of the API's callers: a session of the site (with its CSRF token), or a bearer token."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def bills(
     request: HttpRequest, team: str = "", period: PeriodName = "", first: str = Query("", alias="from", **DAY),
     last: str = Query("", alias="to", **DAY),
 ) -> dict[str, Any]:
-    """What the caller's dataflows used and pay in a period, together and one by one."""
+    """The use and the bills of the caller's dataflows in a period, together and one by one."""
     span = period_of(period, first=first, last=last, now=timezone.now())
     slug = teams.team(request.viewer, team).slug if team else ""
     return schemas.bills_row(bill_selectors.bills(request.viewer, span, team=slug), span)

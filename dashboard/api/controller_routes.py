@@ -34,7 +34,7 @@ router = Router()
 
 
 class PolicyIn(Schema):
-    """What a team lets a controller do; an empty team stands for what belongs to all."""
+    """A team's permission for a controller; an empty team stands for what belongs to all."""
 
     team: str = ""
     mode: ControllerName
@@ -95,7 +95,7 @@ def rounds(
 
 @router.get("/controllers/{slug:controller}/reasons", response=Page[ReasonAnswer])
 def reasons(request: HttpRequest, controller: str, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
-    """Why a controller left things as they are, the newest first; the same again and again is one."""
+    """The reasons why a controller left things as they are, the newest first; the same again and again is one."""
     named_controller = services.controller_named(controller)
     return schemas.page_of(selectors.reasons(request.viewer, controller=named_controller.name), page, _reason)
 
@@ -108,7 +108,8 @@ def dry_run(
     changes_per_day: int | None = Query(None, ge=0, le=services.MOST_CHANGES),
     cool_down_s: float | None = Query(None, ge=0, le=DAY_S),
 ) -> dict[str, Any]:
-    """What a controller would have done for a team over kept history, had it acted; by its limits, or others."""
+    """The decisions that a controller would have made for a team over kept history, had it acted; by its limits, or
+    others."""
     named_controller = services.controller_named(controller)
     usual = policies_of(named_controller).get(team, named_controller.usual)
     policy = Policy(

@@ -72,7 +72,7 @@ class GoalsIn(Schema):
 
 
 class PauseAtOnceIn(Schema):
-    """Why a dataflow is paused without an approval: 1 to 300 characters on one line."""
+    """The reason for a pause without an approval: 1 to 300 characters on one line."""
 
     reason: str = Field(min_length=1, max_length=300)
 
@@ -242,7 +242,7 @@ def change_policy(
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/try", response=GuardTrialAnswer)
 def try_guards(request: HttpRequest, dataflow_id: UUID, task: str, tried: schemas.GuardTrialIn) -> dict[str, Any]:
-    """What a policy of a dynamic task would have done over the history that is kept; nothing is switched.
+    """The choices that a policy of a dynamic task would have made over the history that is kept; nothing is switched.
 
     Guards and values that are left out are those of the policy that is in force.
     """
@@ -256,7 +256,7 @@ def move_preview(
     request: HttpRequest, dataflow_id: UUID, query: str, slot: str,
     along: list[str] = Query([]),  # noqa: B008
 ) -> dict[str, Any]:
-    """What a move would bring, for members of the dataflow's team: gain, pause, risks, who has to agree; or why it is
+    """The effects of a move, for members of the dataflow's team: gain, pause, risks, who has to agree; or why it is
     refused. Nothing is proposed."""
     return asdict(preview_of(request.user, dataflow_id, query=query, slot=slot, along=along))
 
@@ -276,7 +276,7 @@ def latency(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 
 @router.get("/dataflows/{uuid:dataflow_id}/latency/prices", response=LatencyPrices)
 def prices_of_latency(request: HttpRequest, dataflow_id: UUID, scheduled: bool = False) -> dict[str, Any]:
-    """What the dataflow's batches would take at other limits, and its part of that; or as by a schedule."""
+    """The cost of the dataflow's batches at other limits, and its part of that; or as by a schedule."""
     return latency_prices_told(request.viewer, dataflow_id, scheduled=scheduled)
 
 
@@ -290,7 +290,7 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
 
 @router.get("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
 def goals(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
-    """What adaptation is to reach for a dataflow, what it reaches now, and why it is left as it is."""
+    """The goals of adaptation for a dataflow, its present results, and why it is left as it is."""
     return goals_told(request.viewer, dataflow_id)
 
 
@@ -299,7 +299,7 @@ def prices_of_goals(
     request: HttpRequest, dataflow_id: UUID, most_per_hour: float, least_per_hour: float = 0.0,
     throughput: float = 0.8, tolerance: float = 0.05, hours: float = 12.0
 ) -> dict[str, Any]:
-    """What a dataflow would have on with such goals, and what that costs and brings at the load of now."""
+    """The alternates of a dataflow for such goals, with their cost and worth at the present load."""
     return offer_told(request.viewer, dataflow_id, goals_of({
         "most_per_hour": most_per_hour, "least_per_hour": least_per_hour, "throughput": throughput,
         "tolerance": tolerance, "hours": hours}))
@@ -316,7 +316,7 @@ def choose_goals_of(request: HttpRequest, dataflow_id: UUID, choice: GoalsIn) ->
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=FragmentationAnswer)
 def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
-    """How a dataflow in the estate is cut into queries."""
+    """The fragmentation of a dataflow in the estate."""
     document = fragmentation_reader.fragmentation_of(request.viewer, dataflow_id)
     if document is None:
         raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")
@@ -325,7 +325,7 @@ def dataflow_fragmentation(request: HttpRequest, dataflow_id: UUID) -> dict[str,
 
 @router.get("/dataflows/{uuid:dataflow_id}/cost", response=DataflowCost)
 def dataflow_cost(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
-    """What a dataflow in the estate costs an hour: estimated, measured, paid, and kept of slots."""
+    """The cost of a dataflow in the estate in an hour: estimated, measured, paid, and kept of slots."""
     cost = cost_of(request.viewer, dataflow_id)
     if cost is None:
         raise NotFound("This dataflow is not in the estate.", remedy="Submit it first.")

@@ -20,20 +20,20 @@ router = Router()
 
 
 class PacingIn(Schema):
-    """Which way; empty for what the installation says."""
+    """A choice of pacing; empty for what the installation says."""
 
     pacing: str
 
 
 class TenancyIn(Schema):
-    """Which way; empty for what the installation says."""
+    """A choice of tenancy; empty for what the installation says."""
 
     tenancy: str
 
 
 @router.get("/pacing", response=PacingAnswer)
 def pacing(request: HttpRequest) -> dict[str, Any]:
-    """How the intervals of batches are chosen, and the ways that there are."""
+    """The choice of pacing, and the alternatives."""
     return _pacing(PACING_CHOICE.in_force())
 
 
@@ -45,7 +45,7 @@ def set_pacing(request: HttpRequest, body: PacingIn) -> dict[str, Any]:
 
 @router.get("/tenancy", response=TenancyAnswer)
 def tenancy(request: HttpRequest) -> dict[str, Any]:
-    """Whether teams share slots, the ways that there are, and the slots that several teams share."""
+    """The choice of tenancy, the alternatives, and the slots that several teams share."""
     return _tenancy(TENANCY_CHOICE.in_force())
 
 

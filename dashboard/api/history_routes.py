@@ -26,7 +26,7 @@ def history(
     end: str = Query("", alias="to", max_length=40, **MOMENT), grain: GrainName = "",
     points: int = Query(MOST_POINTS, ge=1, le=MOST_POINTS),
 ) -> dict[str, Any]:
-    """What was measured of one subject over a time, as columns, with what happened; by default the last 15 minutes."""
+    """The measurements of one subject over a time, as columns, with annotations; by default the last 15 minutes."""
     if grain and grain not in GRAIN_BY_NAME:
         raise InvalidRange(f"There is no grain {grain!r}.", remedy=f"Choose {', '.join(GRAIN_BY_NAME)}, or none.")
     until = _moment(end, "to") or timezone.now()

@@ -24,7 +24,7 @@ router = Router()
 
 @router.get("/feeds", response=list[Feed])
 def feeds(request: HttpRequest, type: str) -> list[dict[str, Any]]:
-    """How a task type can be fed while it is measured: by keys, the first being what it is fed with unless named."""
+    """The feeds for measurements of a task type: by keys, the first being what it is fed with unless named."""
     return [row_of(Feed, way) for way in feeds_for(installed(type))]
 
 
@@ -36,7 +36,7 @@ def not_measured(request: HttpRequest) -> list[str]:
 
 @router.get("/profiles/{uuid:profile_id}/seen", response=Page[ObservationAnswer])
 def seen(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
-    """What running bundles were seen to do over the last day, newest first."""
+    """The observations of running bundles over the last day, newest first."""
     observations = selectors.profile(request.viewer, profile_id).observations.order_by("-at", "pk")
     return page_of(observations, page, seen_row)
 

@@ -19,8 +19,8 @@ router = Router()
 
 @router.get("/nodes/{str:node}/drain", response=DrainAnswer)
 def drain_state(request: HttpRequest, node: str) -> dict[str, Any]:
-    """Whether a node is drained, and what is on it: each query that the caller may know of, why it stays, and
-    what holds it."""
+    """The state of a drain, and the queries on the node: each query that the caller may know of, why it stays, and what
+    holds it."""
     return drain_row(drain_of(node, request.viewer))
 
 
@@ -39,5 +39,5 @@ def undrain(request: HttpRequest, node: str) -> dict[str, Any]:
 
 
 def drain_row(state: StateOfNode) -> dict[str, Any]:
-    """What is on a node as the API gives it."""
+    """The queries on a node as the API gives them."""
     return row_of(DrainAnswer, state, queries=[asdict(query) for query in state.queries])

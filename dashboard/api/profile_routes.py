@@ -56,7 +56,7 @@ class ProfilesIn(Schema):
 
 
 class SweepIn(Schema):
-    """What to measure: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again.
+    """The target of a measurement: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again.
 
     How far and how long is as usual where it is not said, or as that profile was measured.
     """

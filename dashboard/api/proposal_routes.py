@@ -39,7 +39,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
 
 @router.get("/proposals/{uuid:proposal_id}/near-misses", response=list[NearMissAnswer])
 def proposal_near_misses(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
-    """What would let a proposed dataflow reuse more, best first."""
+    """The near misses of a proposed dataflow, best first."""
     return [near_miss_row(miss) for miss in near_misses_of(approvals.proposal(request.viewer, proposal_id))]
 
 
@@ -91,7 +91,7 @@ def roll_back(request: HttpRequest, proposal_id: UUID) -> dict[str, Any]:
 
 @router.get("/proposals/{uuid:proposal_id}/comments", response=list[Thread])
 def comments(request: HttpRequest, proposal_id: UUID) -> list[dict[str, Any]]:
-    """What people say of a proposal, by threads, those that are open first."""
+    """The comments on a proposal, by threads, those that are open first."""
     return threads_of(request.viewer, approvals.proposal(request.viewer, proposal_id))
 
 

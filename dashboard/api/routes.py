@@ -107,14 +107,14 @@ def validate(request: HttpRequest, document: schemas.DocumentIn) -> dict[str, An
 
 @api.post("/near-misses", response=list[NearMissOfText])
 def near_misses(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
-    """What would let a document reuse more, best first, each with the document changed; nothing is stored."""
+    """The near misses of a document, best first, each with the document changed; nothing is stored."""
     team = teams.team(request.viewer, submission.team)
     return near_misses_in(team, submission.text, format=submission.format)
 
 
 @api.post("/streams", response=list[StreamAnswer])
 def document_streams(request: HttpRequest, submission: schemas.SubmissionIn) -> list[dict[str, Any]]:
-    """Which tasks of a document run already, and what can be shown of the others' streams; nothing is stored."""
+    """The running tasks of a document, and what can be shown of the others' streams; nothing is stored."""
     team = teams.team(request.viewer, submission.team)
     return [
         asdict(stream) | {"columns": schemas.columns_row(stream.columns)}
@@ -136,7 +136,7 @@ def look_begin(request: HttpRequest, source: schemas.LookIn) -> Status:
 
 @api.get("/streams/looks/{str:look_id}", response=Look)
 def look(request: HttpRequest, look_id: str) -> dict[str, Any]:
-    """What a look has seen so far; who does not ask for four seconds ends it."""
+    """The events that a look has seen so far; who does not ask for four seconds ends it."""
     return asdict(source_looks.look(request.viewer, look_id))
 
 
@@ -157,19 +157,19 @@ def running_task_events(
 
 @api.get("/estate/tasks/{str:task_id}/ring", response=TaskRingAnswer)
 def task_ring(request: HttpRequest, task_id: str) -> dict[str, Any]:
-    """Who has which keys of a running task that is divided by key, and what the loss of a node would take."""
+    """The owners of the keys of a running task that is divided by key, and the effect of the loss of a node."""
     return asdict(key_rings.ring_of(request.viewer, task_id))
 
 
 @api.get("/fragmentation", response=list[DataflowFragmentation])
 def fragmentation(request: HttpRequest) -> list[dict[str, Any]]:
-    """How the dataflows in the estate are cut into queries, the most fragmented first."""
+    """The fragmentation of the dataflows in the estate, the most fragmented first."""
     return fragmentation_reader.fragmentations(request.viewer)
 
 
 @api.get("/deployment", response=DeploymentAnswer)
 def deployment(request: HttpRequest) -> dict[str, Any]:
-    """Which slot runs which query, what passes between slots, and a move that is worth it."""
+    """The queries of each slot, the traffic between slots, and a move that is worth it."""
     rows = deployment_with_suggestion(request.user)
     return rows | {"suggestion": rows["suggestion"] and asdict(rows["suggestion"])}
 

@@ -80,7 +80,7 @@ def what_if(
     request: HttpRequest, dataflow_id: UUID, most_per_s: Rate, points: int = Query(20, ge=1, le=MOST_POINTS),
     routing: RoutingName = "slot_aware",
 ) -> list[dict[str, Any]]:
-    """What each quick pair takes and gives, at rates from ``most_per_s / points`` up to that."""
+    """The cost and rate of each quick pair, at rates from ``most_per_s / points`` up to that."""
     choice = ScheduleChoice.of(pair=PAIRS[0], rate_per_s=most_per_s, routing=routing)
     problem = problem_of(catalog.dataflow(request.viewer, dataflow_id), routing=choice.routing)
     return problem.what_if([most_per_s * number / points for number in range(1, points + 1)], pairs=QUICK_PAIRS)
@@ -101,7 +101,7 @@ def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 
 @router.get("/dataflows/{uuid:dataflow_id}/schedule/outcome", response=Outcome, exclude_unset=True)
 def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
-    """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
+    """The promise of the schedule in force, or of a proposal's, the measurements, and the misses with their reasons."""
     outcome = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
     current, status = outcome.planned, outcome.status
     return {
@@ -153,7 +153,7 @@ def slot_row(slot: SlotCell, *, unpinned: str = "") -> dict[str, Any]:
 
 
 def task_row(basis: options.TaskBasis) -> dict[str, Any]:
-    """What a task's part of all schedules rests on."""
+    """The basis of a task's part of all schedules."""
     return row_of(
         TaskBasisAnswer, basis, task=basis.id, profile=basis.origin, peak=asdict(basis.peak) if basis.peak else None,
         warnings=[asdict(warning) for warning in basis.warnings])
@@ -207,10 +207,10 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
 
 
 def _side(bundle: RunningBundle | None) -> dict[str, Any] | None:
-    """What a bundle of a slot is before or after a plan; None where it is not there then."""
+    """A bundle of a slot before or after a plan; None where it is not there then."""
     return None if bundle is None else row_of(SlotBundleSide, bundle)
 
 
 def _bound(bound: Bound | None) -> dict[str, Any] | None:
-    """How far a mapping may be from the best, where it knows."""
+    """The distance of a mapping from the best one, where it knows."""
     return None if bound is None else row_of(BoundAnswer, bound)

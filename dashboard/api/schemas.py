@@ -1,4 +1,4 @@
-"""What the API takes and how records look in it."""
+"""Inputs of the API, and the form of records in it."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class VersionIn(DocumentIn):
 
 
 class ControllerIn(Schema):
-    """What Weir may do by itself: off, recommends or acts."""
+    """A team's permission for a controller: off, recommends or acts."""
 
     choice: ControllerName
 
 
 class MoveIn(Schema):
-    """Which query is to go on in which other slot, and which go along with it: all of them or none."""
+    """A query that is to go on in another slot, and those that go along with it: all of them or none."""
 
     query: str
     slot: str
@@ -169,7 +169,7 @@ class EventIn(Schema):
 
 
 class CommentIn(Schema):
-    """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
+    """A comment: of the whole proposal, of one of its tasks, or in answer to a comment."""
 
     text: str
     task: str = ""
@@ -183,7 +183,7 @@ class CommentEditIn(Schema):
 
 
 class ResolutionIn(Schema):
-    """Whether a thread is resolved."""
+    """The new state of a thread."""
 
     resolved: bool = True
 
@@ -196,15 +196,15 @@ class ApprovalRulesIn(Schema):
 
 
 class WhenBehindIn(Schema):
-    """What becomes of a dataflow that is too slow: ``spill``, ``pause`` or ``lose_oldest``; empty for its team's
+    """The treatment of a dataflow that is too slow: ``spill``, ``pause`` or ``lose_oldest``; empty for its team's
     choice. What loses the oldest events has other outputs than it would have alone."""
 
     choice: WhenBehindName
 
 
 class WriteAgainIn(Schema):
-    """What a sink is to write again: ``refused`` events, or all that is kept ``since`` a time (empty: all of it).
-    ``understood`` says that these may stand there twice then."""
+    """The events that a sink is to write again: ``refused`` events, or all that is kept ``since`` a time (empty: all of
+    it). ``understood`` says that these may stand there twice then."""
 
     what: Literal["refused", "since"]
     since: str = ""
@@ -219,19 +219,19 @@ class LatencyIn(Schema):
 
 
 class FreshnessIn(Schema):
-    """How late events may be, in seconds from 0.02 to 3,600; null where nobody waits for them."""
+    """The freshness of events, in seconds from 0.02 to 3,600; null where nobody waits for them."""
 
     freshness_s: float | None
 
 
 class TeamWhenBehindIn(Schema):
-    """What becomes of a team's dataflows that are too slow and choose nothing themselves: ``spill`` or ``pause``."""
+    """The treatment of a team's dataflows that are too slow and choose nothing themselves: ``spill`` or ``pause``."""
 
     choice: TeamWhenBehindName
 
 
 class JoiningIn(Schema):
-    """How a submission joins what is under way."""
+    """The way in which a submission joins what is under way."""
 
     fresh: bool = False
     begin: Beginning = "now"
@@ -245,7 +245,7 @@ class ApprovalIn(Schema):
 
 
 class RejectionIn(Schema):
-    """What would have to change."""
+    """The change that would be needed."""
 
     comment: str = Field(min_length=1)
 
@@ -263,13 +263,13 @@ class SecretIn(Schema):
 
 
 class ContainmentIn(Schema):
-    """Whether plans may make tasks from wider ones that run."""
+    """A choice of containment: plans may make tasks from wider ones that run, or not."""
 
     on: bool
 
 
 class TokenIn(Schema):
-    """What will use the token, what it lets a program do at most, and for how many days (by default: a setting's)."""
+    """The use of the token, its permission at most, and its days (by default: a setting's)."""
 
     name: str
     scope: ScopeName = "submit"

@@ -17,8 +17,8 @@ router = Router()
 
 
 class SearchIn(Schema):
-    """Which events of a stream are searched: a condition over its columns, for how many seconds, and how many of them
-    are kept at most."""
+    """The events of a stream to search: a condition over its columns, for how many seconds, and how many of them are
+    kept at most."""
 
     where: str = Field(min_length=1, max_length=GUARD_CHARACTERS.most)
     seconds: int = Field(stream_searches.SECONDS, ge=1, le=stream_searches.MOST_SECONDS)
@@ -34,7 +34,7 @@ def search_begin(request: HttpRequest, task_id: str, body: SearchIn) -> Status:
 
 @router.get("/estate/searches/{str:search_id}", response=StreamSearch)
 def search(request: HttpRequest, search_id: str) -> dict[str, Any]:
-    """What a search has found so far; it looks at what came since the last question."""
+    """The results of a search so far; it looks at what came since the last question."""
     return asdict(stream_searches.search(request.viewer, search_id))
 
 

@@ -40,7 +40,7 @@ class SideBySideIn(Schema):
 
 
 class ReplayIn(Schema):
-    """How many hours back."""
+    """The hours of kept history to play."""
 
     hours: int = Field(24, ge=1, le=round(LONGEST_H))
 

@@ -48,7 +48,7 @@ router = Router()
 
 @router.get("/me", response=Me)
 def me(request: HttpRequest) -> dict[str, Any]:
-    """Who calls, and the role in each team."""
+    """The caller, and the role in each team."""
     roles = {team.slug: Role(request.viewer.roles[team.pk]).label for team in teams.teams(request.viewer)
              if team.pk in request.viewer.roles}
     return {"username": request.user.username, "administrator": request.viewer.superuser, "roles": roles}

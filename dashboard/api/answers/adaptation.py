@@ -19,7 +19,7 @@ class AdaptationFigures(Answer):
 
 
 class GoalsAnswer(Answer):
-    """What adaptation is to reach for a dataflow, as ``chosen``, by its ``document``, or by ``nobody``.
+    """The goals of adaptation for a dataflow, as ``chosen``, by its ``document``, or by ``nobody``.
 
     ``now`` is what it reaches now, null where nothing is measured. ``switchable`` are its tasks that may be switched,
     and ``mode`` is what its team lets adaptation do. ``why`` says why it is left as it is, or what was decided last.
@@ -37,7 +37,7 @@ class GoalsAnswer(Answer):
 
 
 class GoalsOffer(AdaptationFigures):
-    """What would be on with some goals if slots were made for the dataflow: ``alternates`` by task."""
+    """The alternates for some goals if slots were made for the dataflow: ``alternates`` by task."""
 
     id: str
     goals: GoalsFigures

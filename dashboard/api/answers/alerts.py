@@ -72,7 +72,7 @@ ChoiceAnswer = answer_of(NoticeChoice, name="ChoiceAnswer")
 
 
 class Choices(Answer):
-    """How the caller is notified, by subject, and the mail address."""
+    """The caller's choices of notification, by subject, and the mail address."""
 
     email: str
     choices: list[ChoiceAnswer]

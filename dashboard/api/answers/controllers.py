@@ -56,7 +56,7 @@ class RoundAnswer(Answer):
 
 
 class ReasonAnswer(Answer):
-    """Why a controller left something as it is."""
+    """The reason why a controller left something as it is."""
 
     team: str
     target: str
@@ -67,7 +67,7 @@ class ReasonAnswer(Answer):
 
 
 class DryRunAnswer(Answer):
-    """What a controller would have done over kept history, had it acted."""
+    """The decisions that a controller would have made over kept history, had it acted."""
 
     frames: int = Field(description="Moments at which it would have decided")
     rounds: list[RoundAnswer]
@@ -99,7 +99,7 @@ class MachineAnswer(Answer):
 
 
 class MachinesAnswer(Answer):
-    """Who provides machines (``command``, ``webhook`` or ``none``), their bounds, and the newest orders."""
+    """The provider of machines (``command``, ``webhook`` or ``none``), their bounds, and the newest orders."""
 
     provider: str
     most_slots: int

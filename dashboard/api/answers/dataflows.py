@@ -88,7 +88,7 @@ class SubmittedAnswer(Answer):
 
 
 class CheckedDataflow(Answer):
-    """What a valid document holds."""
+    """The contents of a valid document."""
 
     name: str
     visibility: str
@@ -111,7 +111,7 @@ class ColumnsAnswer(Answer):
 
 
 class TaskColumnsAnswer(Answer):
-    """What a task reads, its inputs interleaved, and what it gives."""
+    """The input columns of a task, interleaved, and its output columns."""
 
     reads: ColumnsAnswer
     gives: ColumnsAnswer
@@ -143,7 +143,7 @@ StreamAnswer = answer_of(ShownStream, name="StreamAnswer", columns=ColumnsAnswer
 
 
 class WhenBehind(Answer):
-    """What becomes of a dataflow that reads a stream too slowly that others need: by its own choice, and what holds."""
+    """Treatment of a dataflow that reads a stream too slowly that others need: by its own choice, and what holds."""
 
     id: str
     chosen: str
@@ -189,7 +189,7 @@ FailingQuery = answer_of(Failure, name="FailingQuery")
 
 
 class AskedToWrite(Answer):
-    """What a sink was asked to write again."""
+    """The request to a sink to write again."""
 
     asked: str
 

@@ -38,7 +38,7 @@ class DeployedSlot(Answer):
 
 
 class Traffic(Answer):
-    """What passes from one slot, or query, to another."""
+    """Traffic from one slot, or query, to another."""
 
     source: str
     target: str

@@ -7,7 +7,7 @@ from pydantic import Field
 
 
 class AnnotationAnswer(Schema):
-    """What happened at a moment."""
+    """An event at a moment."""
 
     at: str = Field(description="ISO 8601")
     what: str = Field(description="A kind of plan that was done, `alarm`, `over`, or the kind of an event of a node")

@@ -26,7 +26,7 @@ class LatencyPart(Answer):
 
 
 class LatencyRemedy(Answer):
-    """What would meet a limit that is not met as things are: ``open`` batches, which wait for what the words say, to
+    """A remedy for a limit that is not met as things are: ``open`` batches, which wait for what the words say, to
     ``ask`` for ``limit_s``, ``chain`` queries, more ``slots``, or ``chain_and_slots``.
 
     It leads to ``latency_s``. ``cores`` is how much more CPU the limit's queries then take, ``per_hour`` its price;
@@ -93,8 +93,8 @@ class DataflowLatency(Answer):
 
 
 class LatencyOffer(Answer):
-    """What another limit of the whole would take: cores of all that executes the dataflow, its own part of them, and
-    how many of the queries would leave their batches open."""
+    """The cost of another limit of the whole: cores of all that executes the dataflow, its own part of them, and how
+    many of the queries would leave their batches open."""
 
     limit_s: float | None
     words: str
@@ -107,7 +107,7 @@ class LatencyOffer(Answer):
 
 
 class LatencyPrices(Answer):
-    """What latency costs a dataflow, by limit; ``estimated`` as if it ran alone, where its batches were not seen.
+    """The cost of latency for a dataflow, by limit; ``estimated`` as if it ran alone, where its batches were not seen.
     ``cores``, ``pays_cores`` and ``pays_per_hour`` are what it costs under its own limits, and ``basis`` what that
     rests on."""
 

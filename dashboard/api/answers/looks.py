@@ -1,4 +1,4 @@
-"""What the API answers of looks at sources that do not run, and of searches of streams that do."""
+"""Answers of the API on looks at sources that do not run, and on searches of streams that do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API answers of people and API tokens."""
+"""Answers of the API on people and API tokens."""
 
 from __future__ import annotations
 

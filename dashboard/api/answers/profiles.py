@@ -34,7 +34,7 @@ class ProfileAnswer(Answer):
 
 
 class Busy(Answer):
-    """What disturbed the trials: the load, the cores, and the part of the CPU that the machine's host took."""
+    """The disturbance of trials: the load, the cores, and the part of the CPU that the machine's host took."""
 
     load: float
     cores: int
@@ -105,8 +105,8 @@ class TrialUnderWay(Answer):
 
 
 class SweepProgress(Answer):
-    """How far a sweep is: ``trials`` counts those with figures that count, ``under_way`` is the one that is measured
-    now; peaks by number of threads."""
+    """The progress of a sweep: ``trials`` counts those with figures that count, ``under_way`` is the one that is
+    measured now; peaks by number of threads."""
 
     id: str
     status: str

@@ -84,7 +84,7 @@ class RefinedAnswer(Answer):
 
 
 class Counts(Answer):
-    """How many tasks the plan starts, reuses, stops, resumes and rests."""
+    """The number of tasks that the plan starts, reuses, stops, resumes and rests."""
 
     started: int
     reused: int
@@ -126,9 +126,9 @@ class JoinedTask(Answer):
 
 
 class Joining(Answer):
-    """What the submission joins, and the price of the other choice. ``begin`` is ``now``, ``oldest`` or an ISO 8601
-    time; ``tasks`` have run before it, so that their state, or that of their input, is older; ``streams`` says whether
-    new fragments read streams that are there already."""
+    """The running work that the submission joins, and the price of the other choice. ``begin`` is ``now``, ``oldest``
+    or an ISO 8601 time; ``tasks`` have run before it, so that their state, or that of their input, is older;
+    ``streams`` says whether new fragments read streams that are there already."""
 
     fresh: bool
     begin: str
@@ -150,7 +150,7 @@ class VersionChange(Answer):
 
 
 class PlanDifference(Answer):
-    """What a plan changes. ``touched`` are the first dataflows that it touches, ``touched_more`` how many there are
+    """The changes of a plan. ``touched`` are the first dataflows that it touches, ``touched_more`` how many there are
     besides, at least. ``why`` is of a plan that Weir makes, in words; ``notes`` are what reviewers should know besides.
     """
 
@@ -209,7 +209,7 @@ class TeamReview(Answer):
 
 
 class Held(Answer):
-    """Why an approved plan is not enacted yet, and until when."""
+    """The reason why an approved plan is not enacted yet, and the end of that."""
 
     team: str
     reason: str
@@ -217,7 +217,7 @@ class Held(Answer):
 
 
 class ReviewAnswer(Answer):
-    """Where the review stands, and what the caller may do. ``held`` is of a plan that is approved and waits;
+    """The state of the review, and the caller's permissions. ``held`` is of a plan that is approved and waits;
     ``outdated`` are tasks whose profiles are others by now than those that the plan was made from; ``why_not`` says why
     the caller may not approve, empty where there is nothing to say."""
 
@@ -269,7 +269,7 @@ class NearMissOfText(NearMissAnswer):
 
 
 class CommentAnswer(Answer):
-    """What somebody says, as plain text."""
+    """A comment, as plain text."""
 
     id: int
     author: str

@@ -15,7 +15,7 @@ Load = answer_of(promise.Load)
 
 
 class BoundAnswer(Answer):
-    """How close a mapping is to the best: what it reached, and the least that is possible."""
+    """The distance of a mapping from the best one: what it reached, and the least that is possible."""
 
     reached: float
     least: float
@@ -30,7 +30,7 @@ ThreadShortage = answer_of(placement.ThreadShortage)
 
 
 class PromiseAnswer(Answer):
-    """What a schedule promises: rates and latencies by task, loads by slot; what is empty may be absent."""
+    """The promise of a schedule: rates and latencies by task, loads by slot; what is empty may be absent."""
 
     rate_per_s: float
     sustained_per_s: float
@@ -58,7 +58,7 @@ ProfileWarning = answer_of(warnings.ProfileWarning)
 
 
 class TaskBasisAnswer(Answer):
-    """What a task's part of every schedule rests on."""
+    """The basis of a task's part of every schedule."""
 
     task: str
     type: str
@@ -157,7 +157,7 @@ Seen = answer_of(seen.DataflowSeen)
 
 
 class Outcome(Answer):
-    """What a schedule promised, what was measured, what was missed and why."""
+    """The promise of a schedule, the measurements, and the misses with their reasons."""
 
     proposal: str | None
     since: datetime | None

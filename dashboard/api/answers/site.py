@@ -37,7 +37,7 @@ class EstateHistory(HistoryAnswer):
 
 
 class AmountsAnswer(Answer):
-    """What was used, and money as decimals in text, exact to the billionth.
+    """The used amounts, and money as decimals in text, exact to the billionth.
 
     Of what is paid ``batches_…`` is for batches, whatever was in them, and of that ``latency_…`` for latency limits;
     null where that was not measured. It was for ``latency_known`` of the time, from 0 to 1.
@@ -84,7 +84,7 @@ class PeriodAnswer(Answer):
 
 
 class Bills(PeriodAnswer):
-    """What the caller's dataflows used and pay in a period."""
+    """The use and the bills of the caller's dataflows in a period."""
 
     total: AmountsAnswer
     dataflows: list[DataflowBillAnswer]
@@ -102,7 +102,7 @@ class BillAnswer(PeriodAnswer):
 
 
 class Me(Answer):
-    """Who calls, and the role in each team."""
+    """The caller, and the role in each team."""
 
     username: str
     administrator: bool
@@ -152,28 +152,28 @@ class Models(Answer):
 
 
 class ContainmentAnswer(Answer):
-    """Whether plans of the team may refine wider tasks that run."""
+    """The team's choice of containment: plans may refine wider tasks that run, or not."""
 
     team: str
     containment: bool
 
 
 class DefragmentationAnswer(Answer):
-    """What Weir may do by itself for the team."""
+    """The team's permission for defragmentation."""
 
     team: str
     defragmentation: str
 
 
 class TeamWhenBehind(Answer):
-    """What becomes of the team's dataflows that are too slow and choose nothing themselves."""
+    """The treatment of the team's dataflows that are too slow and choose nothing themselves."""
 
     team: str
     when_behind: str
 
 
 class TeamFreshness(Answer):
-    """How late events may be in the team's dataflows that ask for nothing themselves, in seconds; null: no limit."""
+    """The freshness of the team's dataflows that ask for nothing themselves, in seconds; null: no limit."""
 
     team: str
     freshness_s: float | None
