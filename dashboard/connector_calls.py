@@ -1,4 +1,4 @@
-"""What the site asks of connectors: to take in what was posted, to show what could not be read or written, and to look
+"""Orders of the site to connectors: to take in what was posted, to show what could not be read or written, and to look
 at a source that does not run."""
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
 
 
 def room_in(tasks: Collection[str], post: Post) -> dict[str, str]:
-    """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
+    """The room of live sources before something is pushed to them: ``full``, ``resting``, or empty for those that take
     it.
     """
     once = post.once()
@@ -100,8 +100,8 @@ def write_again(channel: str, extent: str, since_ms: int | None) -> None:
 
 
 def shows_before_it_runs(task_type: TaskType) -> bool:
-    """Whether a node can look at a source of that type which does not run: it reads what is outside, or makes events
-    of their numbers alone."""
+    """True if a node can look at a source of that type which does not run: it reads what is outside, or makes events of
+    their numbers alone."""
     return look_at(task_type) is not None or makes_events(task_type)
 
 
@@ -112,7 +112,7 @@ def order_look(order: LookOrder, *, owner: str) -> None:
 
 
 def seen(look_id: str, *, owner: str) -> look_store.LookProgress | None:
-    """What has come of a look that this owner ordered, or None; raises ``BrokerAway``."""
+    """The progress of a look that this owner ordered, or None; raises ``BrokerAway``."""
     with broker_needed("so it is not known what was seen."):
         return look_store.seen(broker(settings.REDIS_URL), look_id, owner=owner)
 

@@ -60,8 +60,8 @@ class BrokerAway(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class LiveReading:
-    """What is observed now: reports by node, flows by running task and stream; ``available`` is False where the
-    broker is away, and ``reason`` says so."""
+    """The live observations: reports by node, flows by running task and stream; ``available`` is False where the broker
+    is away, and ``reason`` says so."""
 
     available: bool = True
     reason: str = ""
@@ -130,14 +130,14 @@ def task_types() -> TaskTypes:
 
 
 def names_a_file(sealed: str) -> bool:
-    """Whether a secret, as far as it can be opened here, stands for a file of the node that reads it: a database."""
+    """True if a secret, as far as it can be opened here, stands for a file of the node that reads it: a database."""
     with suppress(sealed_secrets.SecretAway):
         return databases.is_file(unseal(sealed))
     return False
 
 
 def check_config(task_type: TaskType, config: Mapping[str, Any]) -> WeirError | None:
-    """What a task type itself finds wrong with a config that is well typed, or None."""
+    """The fault that a task type itself finds in a config that is well typed, or None."""
     try:
         return registry.check(task_type, config)
     except WeirError as missing:  # the package that brings the type cannot be loaded here
@@ -209,12 +209,12 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
 
 
 def worker_is_heard() -> bool:
-    """Whether a worker did lately what is due; ``redis.RedisError`` where the broker does not answer."""
+    """True if a worker did lately what is due; ``redis.RedisError`` where the broker does not answer."""
     return bool(broker(settings.REDIS_URL).exists(keys.WORKER))
 
 
 def broker_is_full() -> bool:
-    """Whether the broker could not write its file lately; ``redis.RedisError`` where it does not answer."""
+    """True if the broker could not write its file lately; ``redis.RedisError`` where it does not answer."""
     return disk_is_full(broker(settings.REDIS_URL).info("persistence"))
 
 
@@ -244,7 +244,7 @@ def meters(query_ids: Iterable[str]) -> tuple[int, dict[str, dict[str, int]]]:
 def flows_since(
     at_ms: int, counts: Mapping[str, Mapping[str, int]], fragment: Fragment
 ) -> Mapping[str, observed.TaskFlow]:
-    """What has left each task of a fragment since its meters had these counts; none where the broker is away."""
+    """The events that left each task of a fragment since its meters had these counts; none without the broker."""
     before = observed.Meters(at_ms=at_ms, counts=counts)
     now_ms, now = meters([fragment.id])
     after = observed.Meters(at_ms=now_ms, counts=now)
@@ -280,14 +280,15 @@ def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
 
 
 def switches_of(task_ids: Iterable[str], *, of_keys: bool = False) -> dict[str, tuple[Any, ...]]:
-    """Which alternate of each of these running tasks, or for which keys, got which first event; or ``BrokerAway``."""
+    """The switches of these running tasks, or of keys of theirs: the alternates with their first events; or
+    ``BrokerAway``."""
     read = noted_key_switches if of_keys else noted_switches
     with broker_needed("so it is not known which alternates worked on which events."):
         return {task_id: read(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:
-    """What nodes told of their slots and queries, newest first; nothing where the broker does not answer."""
+    """The events that nodes reported, newest first; nothing where the broker does not answer."""
     try:
         entries = broker(settings.REDIS_URL).xrevrange(keys.EVENTS, count=EVENTS_KEPT)
     except redis.RedisError:
@@ -304,20 +305,20 @@ def notable_events_after(entry: str) -> tuple[str, list[dict[str, Any]]]:
 
 
 def channel_blocks(channels: Iterable[str]) -> dict[str, int]:
-    """How many blocks the broker holds of each channel; raises ``BrokerAway``."""
+    """The number of blocks of each channel in the broker; raises ``BrokerAway``."""
     with broker_needed("so it is not known what waits."):
         return observed.channel_blocks(broker(settings.REDIS_URL), channels)
 
 
 def waiting_events(estate: Estate, fragments: Iterable[Fragment]) -> dict[str, int]:
-    """How many events wait, by query of these fragments; raises ``BrokerAway``."""
+    """The number of waiting events, by query of these fragments; raises ``BrokerAway``."""
     with broker_needed("so it is not known what waits."):
         return waiting.waiting_events(
             broker(settings.REDIS_URL), waiting.reads_of(estate, fragments, task_types()))
 
 
 def event_bytes(channels: Iterable[str]) -> dict[str, float]:
-    """How large an event of each channel is, in bytes; raises ``BrokerAway``."""
+    """The size of an event of each channel, in bytes; raises ``BrokerAway``."""
     with broker_needed("so it is not known what passes between queries."):
         return observed.event_bytes(broker(settings.REDIS_URL), channels)
 
@@ -345,13 +346,13 @@ def order_trial(order: TrialOrder) -> None:
 
 
 def trial_progress(trial_id: str) -> TrialProgress | None:
-    """How far a trial is; None where nothing is heard of it. ``BrokerAway`` where the broker does not answer."""
+    """The progress of a trial; None where nothing is heard of it. ``BrokerAway`` where the broker does not answer."""
     with broker_needed("so it is not known how far a measurement is."):
         return trial_store.progress(broker(settings.REDIS_URL), trial_id)
 
 
 def trial_result(trial_id: str) -> TrialResult | None:
-    """What came of a trial, or None; ``BrokerAway`` where the broker does not answer."""
+    """The result of a trial, or None; ``BrokerAway`` where the broker does not answer."""
     with broker_needed("so it is not known what was measured."):
         return trial_store.result(broker(settings.REDIS_URL), trial_id)
 

@@ -1,4 +1,4 @@
-"""What the site asks of nodes, and of what they keep in the broker, while somebody waits for it."""
+"""Questions of the site to nodes, and to what they keep in the broker, while somebody waits for the answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SITE_SCRIPT = ALONE  # what a script of the site's at the broker begins with
 
 
 def read_logs(orders: Sequence[LogOrder]) -> dict[str, LogAnswer]:
-    """What nodes answer in time, by node; raises ``BrokerAway``."""
+    """The answers of nodes that came in time, by node; raises ``BrokerAway``."""
     with broker_needed("so logs cannot be read."):
         return LOGS.ask(broker(settings.REDIS_URL), orders, within_s=ANSWER_S)
 
@@ -50,7 +50,7 @@ def newest_types(stream: Tapped) -> dict[str, str | None]:
 
 
 def new_blocks(search_id: str, stream: Tapped) -> list[CopiedBlock]:
-    """What is copied of a stream and no question of a search has looked at yet; raises ``BrokerAway``."""
+    """The copied blocks of a stream that no question of a search has looked at yet; raises ``BrokerAway``."""
     with broker_needed("so nothing can be searched."):
         return search_store.new_blocks(broker(settings.REDIS_URL), search_id, stream)
 
@@ -64,7 +64,7 @@ def add_to_search(
 
 
 def search_progress(search_id: str, *, owner: str) -> SearchProgress | None:
-    """What has come of a search that this owner began, or None; raises ``BrokerAway``."""
+    """The progress of a search that this owner began, or None; raises ``BrokerAway``."""
     with broker_needed("so it is not known what was found."):
         return search_store.progress(broker(settings.REDIS_URL), search_id, owner=owner)
 
@@ -110,8 +110,8 @@ def let_go_on(nodes: Collection[str], *, at_ms: int) -> None:
 
 
 def key_loads(writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
-    """How the events of fragments that are divided by key spread over keys, by fragment, by what the queries count that
-    write for each; none where the broker is away, or not enough was counted."""
+    """The distribution of events over keys for fragments that are divided by key, by fragment, from the counts of the
+    queries that write for each; none where the broker is away, or not enough was counted."""
     try:
         return key_meters.key_loads(broker(settings.REDIS_URL), writers) if writers else {}
     except redis.RedisError:

@@ -163,7 +163,7 @@ def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes
 
 
 def identity_apart(dataflow_id: str, saved: SavedStates) -> str:
-    """A mark of identity that separates the tasks of a dataflow that begins from a savepoint from those of another
+    """A part of the identity that separates the tasks of a dataflow that begins from a savepoint from those of another
     past."""
     return f"{dataflow_id}:{saved.id}"
 

@@ -177,7 +177,7 @@ def _group(alert: Alert, now_s: int) -> NoticeGroup:
 
 
 def _marks(change: AlertTransition, alert: Alert, now_s: int) -> list[Annotation]:
-    """What charts show: of findings the recorder has marked it already."""
+    """The marks on charts: of findings the recorder has marked it already."""
     if not (change.fires or change.resolves) or not RULE_KINDS[alert.kind].marked:
         return []
     subjects = {(alert.element_kind, alert.element), (DATAFLOW, str(alert.dataflow_id or ""))}

@@ -82,13 +82,13 @@ class Alert(models.Model):
 
     @property
     def title(self) -> str:
-        """Which rule it is of, in words."""
+        """Its rule, in words."""
         kind = RULE_KINDS.get(self.kind)
         return kind.title if kind else self.kind
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return f"{self.title}: {self.text}"[:120]
 
     @property
@@ -103,22 +103,22 @@ class Alert(models.Model):
 
     @property
     def state(self) -> AlertState:
-        """How far it is, as it is decided with."""
+        """Its state as a value of the scheduler."""
         return AlertState(self.since_s, self.phase, self.calm_s)
 
     @property
     def fired_at(self) -> datetime | None:
-        """When it fired."""
+        """The time when it fired."""
         return _moment(self.fired_s)
 
     @property
     def resolved_at(self) -> datetime | None:
-        """When it was over."""
+        """The time when it was over."""
         return _moment(self.resolved_s)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is not over."""
+        """True if it is not over."""
         return self.phase in (PENDING, FIRING)
 
 
@@ -138,7 +138,7 @@ class MuteRow(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.text[:120]
 
 

@@ -55,7 +55,7 @@ def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
 
 
 def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
-    """Whether nobody is to be notified of an alert now: it is muted, or each dataflow is that it concerns."""
+    """True if nobody is to be notified of an alert now: it is muted, or each dataflow is that it concerns."""
     team_mutes = [mute for team_id, mute in mutes if team_id == alert.team_id]
 
     def is_covered(element: Element) -> bool:
@@ -66,7 +66,7 @@ def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int)
 
 
 def is_quiet(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
-    """Whether it is muted, or somebody looks after it."""
+    """True if it is muted, or somebody looks after it."""
     return alert.acknowledged_at is not None or is_muted(alert, mutes, now_s)
 
 
@@ -118,13 +118,13 @@ def _deliveries(group: NoticeGroup, notice_kind: str, alerts: Sequence[Alert]) -
 
 
 def people_of(team: Team | None) -> list[User]:
-    """Who may be notified of a team's alerts, or the estate's: its administrators."""
+    """The people who may be notified of a team's alerts, or the estate's: its administrators."""
     condition = Q(is_superuser=True) if team is None else Q(memberships__team=team)
     return list(User.objects.filter(condition, is_active=True).distinct().order_by("pk"))
 
 
 def trial_payload(username: str) -> dict[str, Any]:
-    """What a test says: in the shape of a notice."""
+    """The payload of a test: in the shape of a notice."""
     return {
         "event": "test", "what": "fired", "severity": "info", "team": None, "cause": "test", "count": 1,
         "title": f"A test from Weir, asked for by {username}", "link": f"{settings.SITE_URL}{reverse('alerts')}",

@@ -1,4 +1,4 @@
-"""What is read for each kind of rule: of a team's own dataflows as the team may know of them, or of the estate.
+"""Readings for each kind of rule: of a team's own dataflows as the team may know of them, or of the estate.
 
 A reader gives a reading by element; None where nothing can be known now.
 """
@@ -48,8 +48,7 @@ DAY_S = 24 * 3600
 
 @dataclass
 class EvaluationScope:
-    """What one round reads from: a team's view, or the whole estate where there is no team; ``stops`` are of all teams.
-    """
+    """The scope of one round: a team's view, or the whole estate where there is no team; ``stops`` are of all teams."""
 
     team: Team | None
     now_s: int
@@ -58,17 +57,17 @@ class EvaluationScope:
 
     @cached_property
     def viewer(self) -> Viewer:
-        """Who may know what the readings say."""
+        """The viewer who may know the contents of the readings."""
         return EVERYTHING if self.team is None else Viewer(user_id=-1, roles={self.team.pk: Role.VIEWER})
 
     @cached_property
     def view(self) -> View:
-        """What is observed."""
+        """The observed view."""
         return view_for(self.viewer)
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What is wrong, the worst first."""
+        """The findings, the worst first."""
         return findings(self.view)
 
     @cached_property
@@ -90,7 +89,7 @@ class EvaluationScope:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anything live is known."""
+        """True if anything live is known."""
         return self.view.reading.available and not self.view.reading.broker_full
 
     @cached_property
@@ -107,11 +106,11 @@ class EvaluationScope:
 
     @cached_property
     def recent(self) -> Mapping[Series, float | None]:
-        """What all of these were lately."""
+        """The recent values of all of these."""
         return self.newest([*self.latencies, *self.streams])
 
     def newest(self, series: list[Series]) -> Mapping[Series, float | None]:
-        """What each series was lately: the median of its last seconds, None where nothing was measured."""
+        """The recent value of each series: the median of its last seconds, None where nothing was measured."""
         points = self.history.read(series, SECOND, begin_s=self.now_s - RECENT_S, end_s=self.now_s + 1)
         lines = {line: values.values[~np.isnan(values.values)] for line, values in points.items()}
         return {line: float(np.median(lines[line])) if line in lines and len(lines[line]) else None for line in series}
@@ -191,7 +190,8 @@ def _failing(evidence: EvaluationScope) -> Readings | None:
 
 
 def _late_events(evidence: EvaluationScope) -> Readings | None:
-    """How many events came too late for each task within ten minutes, by what the history has of those that had any."""
+    """The number of events that came too late for each task within ten minutes, by what the history has of those that
+    had any."""
     if not evidence.is_heard:
         return None
     flows = evidence.view.reading.flows.tasks
@@ -209,7 +209,8 @@ def _late_events(evidence: EvaluationScope) -> Readings | None:
 
 
 def _restarting(evidence: EvaluationScope) -> Readings | None:
-    """How often the queries of a team's dataflows failed lately, and the drivers of the slots where they are ended."""
+    """The recent number of failures of the queries of a team's dataflows, and of the drivers of the slots where they
+    are ended."""
     queries: dict[str, str] = {}
     slots: dict[str, str] = {}
     for task, dataflow in evidence.tasks.items():
@@ -287,7 +288,8 @@ def _disk(evidence: EvaluationScope) -> Readings | None:
 
 
 def _unreachable(evidence: EvaluationScope) -> Readings | None:
-    """What is wrong with a node and its slots has one cause. Where they cannot be heard, nothing is known of them."""
+    """Readings of nodes that are out of reach, with one cause for the node and its slots. Where they cannot be heard,
+    nothing is known of them."""
     unheard: Readings = {} if evidence.is_heard else {
         Element(part, name): AlertReading(value=None, cause=f"unreachable:{slot.node}")
         for slot in evidence.view.estate.slots for part, name in (("node", slot.node), ("slot", slot.name))}
@@ -311,8 +313,8 @@ def _emergency_stop(evidence: EvaluationScope) -> Readings | None:
 
 
 def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
-    """Whether online task deployment finds that CPU lacks, by what queries took lately. Where no slot is on offer
-    nothing is known: that their nodes are away is a finding of its own."""
+    """The CPU that lacks by online task deployment, from the recent load of queries. Where no slot is on offer nothing
+    is known: that their nodes are away is a finding of its own."""
     if not evidence.is_heard:
         return None
     queries = {

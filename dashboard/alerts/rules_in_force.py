@@ -24,7 +24,7 @@ class RuleInForce:
 
 
 def scope_of(team: Team | None, dataflow_id: str = "") -> str:
-    """How a scope is written in a rule's id."""
+    """The scope in a rule's id."""
     if dataflow_id:
         return f"dataflow:{dataflow_id}"
     return ESTATE if team is None else f"team:{team.slug}"

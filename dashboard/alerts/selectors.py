@@ -24,7 +24,7 @@ SHOWS = (OPEN, PAST, ALL)
 
 @dataclass(frozen=True, slots=True)
 class AlertFilter:
-    """Which alerts: open or past ones, of a severity, a kind, a team, a dataflow, a group; empty: of any."""
+    """A filter of alerts: open or past ones, of a severity, a kind, a team, a dataflow, a group; empty: of any."""
 
     show: str = OPEN
     severity: str = ""
@@ -35,7 +35,7 @@ class AlertFilter:
 
 
 def visible(viewer: Viewer) -> QuerySet[Alert]:
-    """What the viewer may know of; not what only may become an alert."""
+    """The alerts that the viewer may know of; not what only may become an alert."""
     alerts = Alert.objects.exclude(phase=PENDING).select_related("team", "dataflow", "acknowledged_by")
     return alerts if viewer.superuser else alerts.filter(Q(team__in=viewer.team_ids) | Q(team=None))
 
@@ -62,7 +62,7 @@ def alert_for(viewer: Viewer, alert_id: int) -> Alert:
 
 
 def counts(viewer: Viewer) -> dict[str, int]:
-    """How many alerts wait for somebody, by severity: that fire, and nobody has muted or acknowledged."""
+    """The number of alerts that wait for somebody, by severity: that fire, and nobody has muted or acknowledged."""
     now_s = int(time.time())
     mutes = current_mutes(now_s)
     firing = visible(viewer).filter(phase=FIRING, acknowledged_at=None)
@@ -74,7 +74,7 @@ def counts(viewer: Viewer) -> dict[str, int]:
 
 
 def muted_ids(alerts: Sequence[Alert]) -> set[int]:
-    """Which of these are muted now."""
+    """The muted ones of these alerts."""
     now_s = int(time.time())
     mutes = current_mutes(now_s)
     return {alert.pk for alert in alerts if is_muted(alert, mutes, now_s)}

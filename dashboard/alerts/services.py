@@ -1,4 +1,4 @@
-"""What people do with alerts: acknowledge them, mute, change rules, choose their notifications."""
+"""Actions on alerts: acknowledge them, mute, change rules, choose their notifications."""
 
 from __future__ import annotations
 

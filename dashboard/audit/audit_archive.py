@@ -87,7 +87,7 @@ def _line(entry: AuditEntry) -> str:
 
 
 def _archived(path: Path, *, besides: Collection[int]) -> list[str]:
-    """What the month's file holds that the database no longer does: nothing that was archived is written over."""
+    """Lines that the month's file holds and the database no longer does: nothing that was archived is written over."""
     if not path.exists():
         return []
     with gzip.open(path, "rt", encoding="utf-8") as file:

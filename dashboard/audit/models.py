@@ -17,7 +17,7 @@ class AppendOnly(models.QuerySet):
 
 
 class AuditEntry(models.Model):
-    """Who did what to which subject, when; ``actor`` is empty when the system itself acted."""
+    """An entry of the audit trail: a person's action on a subject; ``actor`` is empty when the system itself acted."""
 
     at = models.DateTimeField(auto_now_add=True, db_index=True)
     actor = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="+")

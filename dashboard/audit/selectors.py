@@ -25,7 +25,7 @@ def entries_of(*subjects: Model) -> QuerySet[AuditEntry]:
 
 
 def entries_for(viewer: Viewer) -> QuerySet[AuditEntry]:
-    """What a viewer may read of the whole trail: the own teams', or everything as administrator; newest first."""
+    """The part of the trail that a viewer may read: the own teams', or everything as administrator; newest first."""
     entries = AuditEntry.objects.select_related("actor", "team")
     return entries if viewer.superuser else entries.filter(team_id__in=viewer.team_ids)
 
@@ -36,7 +36,7 @@ SYSTEM = "Weir"  # as whom pages show what nobody did
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which part of the trail: entries that match every word, of one person, from one day (UTC) to another."""
+    """A filter of the trail: entries that match every word, of one person, from one day (UTC) to another."""
 
     words: tuple[str, ...] = ()
     person: str = ""
@@ -69,7 +69,7 @@ def archived_until() -> str:
 
 
 def people(viewer: Viewer) -> list[str]:
-    """Who did something in the part that the viewer may read, by name."""
+    """The people who did something in the part that the viewer may read, by name."""
     names = entries_for(viewer).exclude(actor=None).order_by().values_list("actor__username", flat=True).distinct()
     return sorted(names)
 

@@ -20,7 +20,7 @@ _UNDER_WAY: ContextVar[Audit | None] = ContextVar("audited_command_under_way", d
 
 
 class Audit:
-    """What one command will leave in the trail; filled in while the command runs.
+    """The audit entry of one command; filled in while the command runs.
 
     ``viewer`` is what the actor may do, as of the command's turn; nothing, where the system itself acts.
     """
@@ -102,7 +102,7 @@ def audited(
 
 
 def inside_command() -> bool:
-    """Whether the running code is inside an audited command."""
+    """True if the running code is inside an audited command."""
     return _UNDER_WAY.get() is not None
 
 

@@ -1,4 +1,4 @@
-"""What batches of running tasks took, and who needed them how often: from what was read, and from paces in force."""
+"""The cost of batches of running tasks, and the needs of their users: from what was read, and from paces in force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.reuse.cost_shares import BatchPart, Need
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How far apart a query's batches are, in ms: as far as their CPU goes, for each user alone where these need it
+    """The interval of a query's batches, in ms: as far as their CPU goes, for each user alone where these need it
     differently often, and without a limit of any of them; and how far apart groups of an open batch begin."""
 
     priced_ms: int
@@ -37,7 +37,7 @@ def batch_parts(
     work: Mapping[str, QueryWork], needs: Mapping[str, Sequence[Need]], paces: Mapping[str, Pace], *, cpu_us: int,
     over_s: float, group_cpu_s: float,
 ) -> dict[str, BatchPart]:
-    """What of the CPU of a slot's running tasks batches took, and how often their users need these.
+    """The part of batches in the CPU of a slot's running tasks, and the needs of their users.
 
     Parameters
     ----------

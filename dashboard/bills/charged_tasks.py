@@ -1,4 +1,5 @@
-"""What running tasks do that are charged: the type by which each one's cost goes, and which alternate is on."""
+"""Types and alternates by which running tasks are charged: the type by which each one's cost goes, and which alternate
+is on."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class ChargedTask:
 
 
 def charged_tasks(fragments: Mapping[str, Fragment]) -> dict[str, ChargedTask]:
-    """What all tasks of these fragments do, by running task; the fragments are by whatever executes them."""
+    """Charged work of all tasks of these fragments, by running task; the fragments are by whatever executes them."""
     by_id = {fragment.id: fragment for fragment in fragments.values()}
     homes = {task: fragment.id for fragment in by_id.values() for task in fragment.tasks}
     homes |= {task: fragment.id for fragment in by_id.values() for task in fragment.active_tasks}

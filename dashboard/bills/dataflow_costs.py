@@ -1,4 +1,4 @@
-"""What a dataflow costs an hour, with the figures beside it: each by its own name.
+"""The cost of a dataflow in an hour, with the figures beside it: each by its own name.
 
 - **whole**: all that executes it, as if nobody shared it, or would if it worked; an estimate, measured or billed
 - **pays**: its part of that; and what of its bill is for its latency limits
@@ -39,7 +39,7 @@ MS_IN_HOUR = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class DataflowCost:
-    """What a dataflow costs an hour, in ``currency``; what is not known, or not for the viewer, is None."""
+    """The cost of a dataflow in an hour, in ``currency``; what is not known, or not for the viewer, is None."""
 
     currency: str
     works: bool  # False before it runs, and while it is paused: then it is what it would cost
@@ -54,7 +54,7 @@ class DataflowCost:
 
 
 def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
-    """What a dataflow in the estate costs an hour, or one that is to come; None where nothing is known of it."""
+    """The hourly cost of a dataflow in the estate, or of one that is to come; None where nothing is known of it."""
     record = dataflow_for(viewer, dataflow_id)
     estate, costs = view_for(viewer).estate, costs_here()
     figures, submitted = figures_of(estate, record), estate.submitted.get(str(record.pk))
@@ -78,7 +78,7 @@ def _planned(record: DataflowRecord) -> CostFigure | None:
 
 
 def _kept(dataflow_id: str) -> tuple[int, float | None]:
-    """How many slots the schedule keeps by which it runs, and what they cost an hour."""
+    """The number of slots that the schedule keeps by which it runs, and their hourly price."""
     in_force = plans_in_force([dataflow_id]).get(dataflow_id)
     if in_force is None or not in_force.has_promise:
         return 0, None

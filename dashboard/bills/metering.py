@@ -23,7 +23,7 @@ def readings_of(
     events: Mapping[str, tuple[int, int]], on: Mapping[str, str], was_on: Mapping[str, str], *, driver_since_ms: int,
     begun: datetime, until: datetime,
 ) -> list[TaskReading]:
-    """What tasks of a slot were charged that somebody needs, and whether they have settled on a driver that is warm.
+    """The charges of needed tasks of a slot, and whether they have settled on a driver that is warm.
 
     Compilers work for minutes after a driver's start, and after that of a query: bills have that, and what a task costs
     for good has not.
@@ -63,7 +63,7 @@ def note_readings(readings: Iterable[TaskReading], *, at: datetime) -> int:
 
 
 def _alone_since(reading: TaskReading) -> datetime | None:
-    """When another alternate of a dynamic task was metered last; None where none was."""
+    """The last time when another alternate of a dynamic task was metered; None where none was."""
     if not reading.alternate:
         return None
     others = TaskMeter.objects.filter(pk__startswith=f"{reading.task_id}/").exclude(pk=reading.key)  # of `meter_key`
@@ -71,8 +71,8 @@ def _alone_since(reading: TaskReading) -> datetime | None:
 
 
 def _billed(alone_since: Mapping[str, datetime | None], *, until: datetime) -> dict[str, BilledHours]:
-    """What was billed of tasks in the clock hours of the last day that are over, by all who needed them; of a dynamic
-    one in those since another alternate was on."""
+    """The billed amounts of tasks in the clock hours of the last day that are over, by all who needed them; of a
+    dynamic one in those since another alternate was on."""
     sums: dict[str, list[tuple[datetime, int, int, int]]] = {}
     rows = UsageHour.objects.filter(
         fingerprint__in=list(alone_since), hour__lt=until, hour__gte=until - BILLED_OVER, dataflow__isnull=False)

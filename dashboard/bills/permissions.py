@@ -1,4 +1,4 @@
-"""Whose bills a viewer may read: the own teams', or everybody's as administrator of the installation."""
+"""Permissions to read bills: the own teams', or everybody's as administrator of the installation."""
 
 from __future__ import annotations
 

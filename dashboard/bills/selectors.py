@@ -38,7 +38,7 @@ _SUMS = {name: Sum(name) for name in SUMMED}
 
 @dataclass(frozen=True, slots=True)
 class ForLatency:
-    """What of a charge is for batches, and what of that for latency limits: CPU and money.
+    """The part of batches in a charge, and the part of latency limits in that: CPU and money.
 
     ``known_ms`` is for how much of the time that is known; hours from before it was told apart have nothing of it.
     """
@@ -54,8 +54,8 @@ class ForLatency:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What somebody's part of something was: what it used, what that cost, what it would have cost alone, and what of
-    it was for latency."""
+    """The part of somebody in something: what it used, what that cost, what it would have cost alone, and what of it
+    was for latency."""
 
     used: Amounts = field(default_factory=Amounts)
     alone_nanos: int = 0
@@ -78,17 +78,17 @@ class Charge:
 
     @property
     def saved_share(self) -> float:
-        """What sharing saved, as a part of what it would have cost alone."""
+        """The saving by sharing, as a part of the cost alone."""
         return self.saved_nanos / self.alone_nanos if self.alone_nanos else 0.0
 
     @property
     def limit_nanos(self) -> int:
-        """What it pays for its latency limits, as far as that is known."""
+        """The payment for its latency limits, as far as that is known."""
         return self.latency.for_limit.cost_nanos
 
     @property
     def limit_share(self) -> float:
-        """What its latency limits take of what it pays."""
+        """The part of its latency limits in its payment."""
         return self.limit_nanos / self.pays_nanos if self.pays_nanos else 0.0
 
     @property
@@ -98,7 +98,7 @@ class Charge:
 
     @property
     def users(self) -> float:
-        """How many needed it, on average over the time that this one did; 0 where it is not one task's."""
+        """The mean number of users over the time that this one did; 0 where it is not one task's."""
         return self.user_ms / self.needed_ms if self.needed_ms else 0.0
 
 
@@ -190,7 +190,7 @@ def cost_history(
 
 
 def nobodys(viewer: Viewer, period: Period) -> Charge:
-    """What slots used while no dataflow needed it; nothing for anybody but administrators of the installation."""
+    """The use of slots while no dataflow needed it; nothing for anybody but administrators of the installation."""
     if not viewer.superuser:
         return Charge()
     sums = _in(period).filter(dataflow=None).aggregate(**_SUMS)
@@ -198,8 +198,8 @@ def nobodys(viewer: Viewer, period: Period) -> Charge:
 
 
 def changes_by_others(viewer: Viewer, period: Period, *, team: str = "") -> QuerySet[AuditEntry]:
-    """What others' plans changed in the bills of the viewer's teams, newest first: ``team``, ``details.of`` (whose plan
-    it was) and ``details.money_per_hour``, as it was estimated."""
+    """The changes by others' plans in the bills of the viewer's teams, newest first: ``team``, ``details.of`` (whose
+    plan it was) and ``details.money_per_hour``, as it was estimated."""
     entries = entries_for(viewer).filter(verb="bill.change", at__gte=period.since, at__lt=period.until)
     return entries.filter(team__slug=team) if team else entries
 

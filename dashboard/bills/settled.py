@@ -1,4 +1,4 @@
-"""Which of the slots that are charged say what queries take for good: drivers that are warm, and queries unchanged."""
+"""Charged slots whose figures are settled: drivers that are warm, and queries unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def settled_slots(
     charged: Mapping[str, ChargedTask], last: Mapping[str, SlotReading], same_since: Mapping[str, datetime], *,
     at: datetime,
 ) -> dict[str, SlotSeen]:
-    """What slots took and did since their last reading, of those that say something for good.
+    """The cost and load of settled slots since their last reading.
 
     Left out are drivers that have not warmed up, slots whose queries are new or changed, and those with a query that
     has more in it than works (a closed tail takes CPU, too) or that a schedule divides (its threads take more).
@@ -75,7 +75,7 @@ def _query_seen(
 
 
 def _is_whole(fragment: Fragment | None, tasks: Sequence[tuple[str, float, str]], batches: int) -> bool:
-    """Whether all of a query works, or nothing of it does."""
+    """True if all of a query works, or nothing of it does."""
     return fragment is not None and (
         len(fragment.tasks) == fragment.active == len(tasks) or (fragment.paused and not batches))
 

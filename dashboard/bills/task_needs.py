@@ -1,4 +1,4 @@
-"""Who needs which running task when, kept in step with the states of dataflows. Bookkeeping, so nothing is audited."""
+"""Users of running tasks over time, kept in step with the states of dataflows. Bookkeeping, so nothing is audited."""
 
 from __future__ import annotations
 

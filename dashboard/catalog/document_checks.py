@@ -29,20 +29,20 @@ class DocumentTooLarge(WeirError):
 
 
 class InvalidGoals(WeirError):
-    """What was written are no goals that a dataflow could have."""
+    """The text holds no goals that a dataflow could have."""
 
     code = "invalid_goals"
 
 
 class InvalidLatency(WeirError):
-    """What was written is no latency limit that the dataflow could have."""
+    """The text holds no latency limit that the dataflow could have."""
 
     code = "invalid_latency"
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a check found: the dataflow, or its problems and, where one can be made, a corrected document; and the
+    """The result of a check: the dataflow, or its problems and, where one can be made, a corrected document; and the
     columns that each task reads and gives, as far as they are known."""
 
     dataflow: Dataflow | None

@@ -48,12 +48,12 @@ class DataflowRecord(models.Model):
 
     @property
     def private(self) -> bool:
-        """Whether only its team may know of it."""
+        """True if only its team may know of it."""
         return self.visibility == "private"
 
     @property
     def behind_choice(self) -> str:
-        """What becomes of it where it reads a stream too slowly that others need."""
+        """The treatment of the dataflow where it reads a stream too slowly that others need."""
         return self.when_behind or self.team.when_behind
 
     @property
@@ -69,7 +69,7 @@ class DataflowRecord(models.Model):
 
     @property
     def goals_from(self) -> str:
-        """Who said so: ``chosen``, ``document``, or ``nobody``."""
+        """The source of the goals: ``chosen``, ``document``, or ``nobody``."""
         return "chosen" if self.goals_chosen is not None else "document" if self.goals is not None else "nobody"
 
     def chosen_after(self, document: Mapping[str, Any]) -> Any:
@@ -92,7 +92,7 @@ class DataflowRecord(models.Model):
 
     @property
     def latency_from(self) -> str:
-        """Who said so: ``chosen``, ``document`` or ``team``."""
+        """The source of the latency limits: ``chosen``, ``document`` or ``team``."""
         return "chosen" if self.latency_chosen is not None else "document" if self.latency is not None else "team"
 
 

@@ -1,4 +1,4 @@
-"""Which dataflows a viewer may know of: shared ones, and the private ones of the own teams."""
+"""Permissions to know dataflows: shared ones, and the private ones of the own teams."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def dataflow_for(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
 
 
 def is_uuid(value: UUID | str) -> bool:
-    """Whether this can be a record's id at all."""
+    """True if this can be a record's id at all."""
     if isinstance(value, UUID):
         return True
     try:

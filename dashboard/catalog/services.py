@@ -173,7 +173,7 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
 
 
 def _asked_in(dataflow: Dataflow) -> object:
-    """What a document says of latency, as its record holds it."""
+    """The document's latency limits, as its record holds them."""
     return None if dataflow.latency is None else to_json(dataflow.latency)
 
 

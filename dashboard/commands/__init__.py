@@ -1,4 +1,4 @@
-"""What people and scripts do from a terminal: `./weir COMMAND`. The commands compose the services of all apps.
+"""Commands of people and scripts at a terminal: `./weir COMMAND`. The commands compose the services of all apps.
 
 Nothing of the site imports it. Read ``workspace.py`` first, which makes the sample workspace, then
 ``management/commands/submit.py``.

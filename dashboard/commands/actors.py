@@ -1,4 +1,4 @@
-"""Who acts from the command line."""
+"""Actors of the command line."""
 
 from __future__ import annotations
 

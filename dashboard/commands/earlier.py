@@ -63,7 +63,7 @@ class EarlierExecutor(MigrationExecutor):
 
 
 def is_amid(names: Collection[Name]) -> bool:
-    """Whether a database that has these migrations is in the middle of those chains."""
+    """True if a database that has these migrations is in the middle of those chains."""
     return set() < earlier_names().intersection(names) < earlier_names()
 
 

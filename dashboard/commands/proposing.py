@@ -55,7 +55,7 @@ class ProposingCommand(DataflowCommand):
     propose: Callable[..., Proposal]
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What ``propose`` is told besides, from the command's own options."""
+        """Further arguments of ``propose``, from the command's own options."""
         return {}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:

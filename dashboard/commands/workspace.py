@@ -69,7 +69,7 @@ def make_workspace(*, logins: Path) -> list[str]:
 
 
 def _was_interrupted() -> bool:
-    """Whether the first start ended before its sample was approved, and nobody has come in since."""
+    """True if the first start ended before its sample was approved, and nobody has come in since."""
     return not User.objects.filter(last_login__isnull=False).exists() and (
         [proposal.status in (COMPUTING, PENDING) for proposal in Proposal.objects.all()[:2]] == [True])
 

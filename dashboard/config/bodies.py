@@ -81,7 +81,7 @@ class _Body:
             await self._send(message)
 
     async def _over(self, size: int) -> WeirError | None:
-        """Why so many bytes are refused; None where they are not."""
+        """The reason why so many bytes are refused; None where they are not."""
         if size > self._limit and not self._is_known:
             lookup = database_sync_to_async(_limit_of, thread_sensitive=False, executor=_lookups)
             self._limit, self._is_known = await lookup(self._scope["path"], self._headers), True
@@ -120,7 +120,7 @@ class _Body:
 
 
 def _limit_of(path: str, headers: dict[bytes, str]) -> int:
-    """How many bytes the caller may send to an address."""
+    """The limit of bytes that the caller may send to an address."""
     scheme, _, token = headers.get(b"authorization", "").partition(" ")
     token = token.strip() if scheme.lower() == "bearer" else ""
     if path.startswith(INGEST):

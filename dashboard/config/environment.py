@@ -312,7 +312,7 @@ class Environment:
         return value
 
     def grants(self) -> list[Grant]:
-        """What groups of that provider give."""
+        """The roles that groups of that provider give."""
         grants = []
         for entry in self.words("WEIR_OIDC_ROLES"):
             try:

@@ -1,4 +1,4 @@
-"""What the site's core does when Django has started."""
+"""The start of the site's core in Django."""
 
 from __future__ import annotations
 

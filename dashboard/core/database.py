@@ -31,7 +31,7 @@ def keep_connection() -> None:
 
 
 class WriteLine:
-    """Who writes waits in line, first come first served: SQLite lets whoever asks at the right moment.
+    """A line of waiting writers, first come first served: SQLite lets whoever asks at the right moment.
 
     Of this process alone. Others are waited for in the file, by whoever is first in line here.
     """

@@ -1,4 +1,4 @@
-"""How often a process of the site looks for objects that only hold one another."""
+"""The intervals at which a process of the site looks for objects that only hold one another."""
 
 from __future__ import annotations
 

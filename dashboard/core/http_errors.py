@@ -100,19 +100,19 @@ class MethodNotAllowed(WeirError):
 
 
 class DiskFull(WeirError):
-    """What was asked could not be stored: a disk is full."""
+    """A disk is too full for the request: a disk is full."""
 
     code = "disk_full"
 
 
 class BrokerFull(WeirError):
-    """What was asked needs the broker, whose memory is full."""
+    """The request needs the broker, whose memory is full."""
 
     code = "broker_full"
 
 
 class DatabaseBusy(WeirError):
-    """What was asked could not be stored in time: others write."""
+    """The database could not store the request in time: others write."""
 
     code = "database_busy"
 
@@ -171,7 +171,7 @@ def as_weir_error(error: Exception) -> WeirError:
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that of a full disk: of a file, SQLite, PostgreSQL or Redis."""
+    """True if an error, or what caused it, is that of a full disk: of a file, SQLite, PostgreSQL or Redis."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -182,7 +182,7 @@ def is_disk_full(error: BaseException | None) -> bool:
 
 
 def is_database_busy(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that of a writer that has waited for others long enough."""
+    """True if an error, or what caused it, is that of a writer that has waited for others long enough."""
     while error is not None:
         if getattr(error, "sqlstate", None) in POSTGRESQL_BUSY or (
                 isinstance(error, sqlite3.OperationalError) and _LOCKED.search(str(error))):
@@ -192,7 +192,7 @@ def is_database_busy(error: BaseException | None) -> bool:
 
 
 def is_database_away(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is that of a PostgreSQL that ended, is not reached, or is no primary."""
+    """True if an error, or what caused it, is that of a PostgreSQL that ended, is not reached, or is no primary."""
     while error is not None:
         if type(error).__module__.startswith("psycopg"):
             state = getattr(error, "sqlstate", None)
@@ -220,7 +220,7 @@ def response_for(request: HttpRequest, error: WeirError) -> HttpResponse:
 
 
 def wants_json(request: HttpRequest) -> bool:
-    """Whether the client is a program rather than a person at a browser."""
+    """True if the client is a program rather than a person at a browser."""
     return request.path.startswith(JSON_PATHS) or request.headers.get("accept", "").startswith("application/json")
 
 

@@ -21,13 +21,13 @@ from django.db.migrations.loader import MigrationLoader
 
 
 def is_new(connection: BaseDatabaseWrapper) -> bool:
-    """Whether this is an SQLite file in which nothing is yet."""
+    """True if this is an SQLite file in which nothing is yet."""
     return connection.vendor == "sqlite" and not connection.is_in_memory_db() and not (
         connection.introspection.table_names())
 
 
 def template_file(loader: MigrationLoader, *, prefix: Path = Path(sys.prefix)) -> Path | None:
-    """Where the migrated file of these migrations lies, or would; None outside a virtual environment."""
+    """The place of the migrated file of these migrations, present or not; None outside a virtual environment."""
     if sys.prefix == sys.base_prefix:
         return None
     digest = hashlib.sha256(f"{get_version()} {sorted(apps.app_configs)}".encode())

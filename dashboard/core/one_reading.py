@@ -14,7 +14,7 @@ _answers: ContextVar[dict[Hashable, Any] | None] = ContextVar("answers", default
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """What is asked by `once` inside is read once; around what writes nothing."""
+    """A context in which the readings by `once` are done once; around what writes nothing."""
     token = _answers.set({})
     try:
         yield
@@ -23,7 +23,7 @@ def read_once() -> Iterator[None]:
 
 
 def once(key: Hashable, read: Callable[[], T]) -> T:
-    """What ``read`` gives; within `read_once` what it gave to the first who asked with this key."""
+    """The result of ``read``; within `read_once` what it gave to the first who asked with this key."""
     answers = _answers.get()
     if answers is None:
         return read()

@@ -1,4 +1,4 @@
-"""What a spreadsheet takes for a formula in a file that it opens."""
+"""Cells that a spreadsheet takes for formulas in a file that it opens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FIRST_SIGNS = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet may compute this cell: it begins as a formula does, and is no plain number.
+    """True if a spreadsheet may compute this cell: it begins as a formula does, and is no plain number.
 
     >>> is_formula("=1+1"), is_formula("＝1+1"), is_formula("-1.5"), is_formula("a=1")
     (True, True, False, False)

@@ -18,7 +18,7 @@ _MODULE = r"""["'](?P<url>\.{1,2}/[^"']+)["']"""
 
 
 class HashedFiles(CompressedManifestStaticFilesStorage):
-    """What ``collectstatic`` writes below ``STATIC_ROOT``; before it has run, files keep their plain names.
+    """The files that ``collectstatic`` writes below ``STATIC_ROOT``; before it has run, files keep their plain names.
 
     Our own ES modules name each other by relative paths, which get hashes, too; vendored scripts are left as they are.
     A file that the manifest lacks is served by its plain name: a page must not fail because files were collected

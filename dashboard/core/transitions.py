@@ -27,7 +27,7 @@ class Transitions:
         return tuple(self.table)
 
     def allows(self, before: str, after: str) -> bool:
-        """Whether the table has this move."""
+        """True if the table has this move."""
         return after in self.table.get(before, frozenset())
 
     def check(self, before: str, after: str) -> None:

@@ -47,7 +47,7 @@ class Shape:
 
     @cached_property
     def sheets(self) -> list[range]:
-        """Which running dataflows are drawn together."""
+        """The running dataflows that are drawn together."""
         return sheets((len(part) for part in self.running), most=MOST_TASKS)
 
     def sheet_of(self, task_id: str) -> int:
@@ -65,7 +65,8 @@ def tasks_for(viewer: Viewer) -> QuerySet[RunningTaskRow]:
 
 
 def tasks_working(viewer: Viewer) -> int:
-    """How many running tasks that the viewer may know of work, as on the estate's page: those that rest do not count.
+    """The number of running tasks that the viewer may know of and that work, as on the estate's page: those that rest
+    do not count.
 
     A task works where its fragment's working part reaches it.
     """

@@ -30,7 +30,7 @@ class OfferedSample:
 
     @property
     def runs_whole(self) -> bool:
-        """Whether all of it is in the estate already."""
+        """True if all of it is in the estate already."""
         return self.in_estate == self.sample.tasks > 0
 
 

@@ -70,7 +70,7 @@ def running_dataflows(viewer: Viewer) -> QuerySet[DataflowRecord]:
 
 
 def overlap_map(viewer: Viewer, *, team: str = "", search: str = "") -> OverlapMap:
-    """What the dataflows of a team, or of a search, share with each other and with everybody else.
+    """The shared tasks of the dataflows of a team, or of a search, with each other and with everybody else.
 
     At most ``MOST_DATAFLOWS`` are compared: those that share the most.
     """

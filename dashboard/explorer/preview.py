@@ -1,4 +1,5 @@
-"""What a submission would reuse, from whom and what that saves, before it is made: planned for real, and not kept."""
+"""A preview of the running tasks that a submission would reuse, their teams and the saving: planned for real, and not
+kept."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ def preview_submission(
 
 
 def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
-    """Who would be asked: ``team``, ``needed``, ``role``, ``automatic``, ``why`` and ``approvers``."""
+    """The teams that would be asked: ``team``, ``needed``, ``role``, ``automatic``, ``why`` and ``approvers``."""
     demands = team_demands(plan, owner=team)
     names = approvers(
         [(team_demand.team, team_demand.demand.role) for team_demand in demands], besides=[viewer.user_id])

@@ -50,7 +50,7 @@ class NoNodeReports(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far a look is, and what it has seen.
+    """The progress and the events of a look.
 
     ``state`` is ``ordered``, ``taken``, ``looking``, ``done`` or ``failed``; ``code``, ``message`` and ``remedy`` say
     why it failed. ``events`` are the newest first, ``unread`` what could not be read, ``too_large`` how many events
@@ -121,7 +121,7 @@ def begin_look(
 
 
 def look(viewer: Viewer, look_id: str) -> Look:
-    """How far a look of the viewer's is; who does not ask for four seconds ends it."""
+    """The progress of a look of the viewer's; who does not ask for four seconds ends it."""
     look_result = connector_calls.seen(look_id, owner=str(viewer.user_id)) if ID.fullmatch(look_id) else None
     if look_result is None:
         raise NotFound("There is no such look.", remedy="What a look has seen is kept for a minute: look again.")
@@ -138,7 +138,7 @@ def end_look(viewer: Viewer, look_id: str) -> None:
 
 
 def why_nothing(declared: TaskType) -> tuple[str, str]:
-    """Why a task shows no events before it runs, and what to do for some."""
+    """The reason why a task shows no events before it runs, and a remedy."""
     if declared.kind != "source" or declared.connector is None:
         return "This task reads nothing outside.", "Its events show here as soon as it runs."
     if not declared.connector:
@@ -168,7 +168,7 @@ def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskTy
 def _reads_no_more(
     wanted_config: Mapping[str, Any], approved: Mapping[str, Any], declared: TaskType, *, proposes: bool
 ) -> bool:
-    """Whether a look leads nowhere but where an approved source leads, and reads no column of a table that it does not.
+    """True if a look leads nowhere but where an approved source leads, and reads no column of a table that it does not.
 
     Elsewhere columns only say how a message is decoded, and all of the message was approved.
     """
@@ -181,7 +181,7 @@ def _reads_no_more(
 
 
 def _place(config: Mapping[str, Any], declared: TaskType) -> dict[str, Any]:
-    """Where a config leads, and as whom."""
+    """The target of a config, and its identity there."""
     harmless = HARMLESS - {"column"} if DATABASE in declared.effects else HARMLESS
     values = {parameter.name: parameter.default for parameter in declared.parameters} | dict(config)
     return {name: value for name, value in values.items() if name not in harmless}

@@ -29,8 +29,8 @@ ID = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, slots=True)
 class StreamSearch:
-    """How far a search is: whether nothing more comes of it, how many events were looked at and how many of them met
-    the condition, the newest of these first, and why it can find none (``message``, ``remedy``)."""
+    """The progress of a search: whether nothing more comes of it, how many events were looked at and how many of them
+    met the condition, the newest of these first, and why it can find none (``message``, ``remedy``)."""
 
     id: str
     task: str
@@ -78,7 +78,7 @@ def begin_search(
 
 
 def search(viewer: Viewer, search_id: str) -> StreamSearch:
-    """What a search of the viewer's has found, with what has come since they last asked."""
+    """The results of a search of the viewer's, with what has come since they last asked."""
     before = _progress(viewer, search_id)
     facts, is_over, problem = before.facts, before.facts["until_ms"] <= _now_ms(), None
     stream = tapped_stream(viewer, facts["task"])  # also once it is over: who lost the right reads nothing of before

@@ -34,7 +34,7 @@ RUNS, RESTS, RECORDED, NOT_YET = "running", "paused", "recorded", "not_yet"
 
 @dataclass(frozen=True, slots=True)
 class ShownStream:
-    """What can be shown of the stream of a document's task.
+    """The events to show of the stream of a document's task.
 
     ``state``: ``running`` (``running`` is the running task, whose newest events `stream_events` gives), ``paused``
     (such a task rests), ``recorded`` (``events`` are the first that its recording holds) or ``not_yet``. ``note`` and
@@ -148,7 +148,7 @@ def _source(task: Task, declared: TaskType, columns: Columns) -> ShownStream:
 
 
 def _looked_at(task: Task, declared: TaskType) -> str:
-    """What a look at a source would look at, as a short name; empty where nothing looks."""
+    """The source of a look, as a short name; empty where nothing looks."""
     if not connector_calls.shows_before_it_runs(declared):
         return ""
     text = json.dumps([task.type, dict(task.config)], sort_keys=True)

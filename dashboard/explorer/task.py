@@ -24,7 +24,7 @@ MOST_AROUND = 150  # tasks drawn on each side
 
 
 def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
-    """What a viewer may know of a running task.
+    """The facts that a viewer may know of a running task.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def _live(viewer: Viewer, users: list[dict[str, Any]], task_id: str) -> dict[str
 
 
 def _called(viewer: Viewer, tasks: Iterable[str]) -> tuple[dict[str, int], dict[str, str]]:
-    """How many users each of these tasks has, and a name that one of them gives it."""
+    """The number of users of each of these tasks, and a name that one of them gives it."""
     uses = Use.objects.filter(visible_to(viewer, through="dataflow__"), running_task__in=list(tasks)).order_by()
     users: dict[str, int] = {}
     names: dict[str, str] = {}

@@ -22,7 +22,7 @@ def store(notes: Collection[Annotation]) -> None:
 def read(
     *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
 ) -> Sequence[Annotation]:
-    """What happened in a range to some subjects, the oldest first.
+    """The annotations of some subjects in a range, the oldest first.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How each grain lies in blocks: over how many series and how long a block reaches."""
+"""The layout of grains in blocks: over how many series and how long a block reaches."""
 
 from __future__ import annotations
 

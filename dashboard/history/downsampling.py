@@ -48,7 +48,7 @@ def prune(now_s: int) -> int:
 
 
 def _next_window(fine: Grain, coarse: Grain, now_s: int) -> int | None:
-    """Where the next window begins that is over and not stored yet, or None."""
+    """The beginning of the next window that is over and not stored yet, or None."""
     span_s = LAYOUTS[coarse].span_s
     first = Block.objects.filter(grain_s=fine.step_s, begins_s__gte=complete_until(coarse)).order_by("begins_s")
     begins_s = first.values_list("begins_s", flat=True).first()

@@ -93,7 +93,7 @@ class DatabaseHistory:
     def annotations(
         self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
     ) -> Sequence[Annotation]:
-        """What happened to any of these in a range, the oldest first."""
+        """The annotations of any of these in a range, the oldest first."""
         return annotations.read(begin_s=begin_s, end_s=end_s, subjects=subjects, teams=teams)
 
     def tidy(self, now_s: int) -> None:

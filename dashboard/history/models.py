@@ -43,7 +43,7 @@ class Block(models.Model):
 
 
 class AnnotationRow(models.Model):
-    """What happened at a moment to one subject."""
+    """An event at a moment of one subject."""
 
     at_s = models.BigIntegerField(db_index=True)
     what = models.CharField(max_length=20)

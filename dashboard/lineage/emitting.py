@@ -1,4 +1,4 @@
-"""Which events are due: of plans that were enacted since the last look, through the outbox. Each is stored once."""
+"""The due events: of plans that were enacted since the last look, through the outbox. Each is stored once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OVERLAP = timedelta(minutes=10)  # a transaction may commit later than it says
 
 
 def is_wanted() -> bool:
-    """Whether lineage is sent anywhere."""
+    """True if lineage is sent anywhere."""
     return bool(settings.OPENLINEAGE_URL)
 
 
@@ -72,7 +72,7 @@ def _deliveries(proposal: Proposal) -> Iterator[Delivery]:
 
 
 def producer() -> Producer:
-    """Who says so: this installation."""
+    """The producer of the events: this installation."""
     site = settings.SITE_URL
     return Producer(
         uri=site or "urn:weir", namespace=settings.OPENLINEAGE_NAMESPACE,
@@ -80,7 +80,7 @@ def producer() -> Producer:
 
 
 def _type(proposal: Proposal, plan: Plan) -> str:
-    """What the plan does to its dataflow's run; a removal that was taken back goes on with it."""
+    """The plan's effect on its dataflow's run; a removal that was taken back goes on with it."""
     if proposal.took_back_a_removal:
         return RUNNING
     return {"added": START, "removed": COMPLETE}.get(PLAN_KINDS[plan.kind].entry, RUNNING)

@@ -30,7 +30,7 @@ class OwnedTask:
 
 @dataclass(frozen=True, slots=True)
 class LineageRun:
-    """What one event is about: a dataflow, its run, and what it reads and writes (dataset names)."""
+    """The run that one event is about: a dataflow, its run, and what it reads and writes (dataset names)."""
 
     run_id: str
     job: str
@@ -41,7 +41,7 @@ class LineageRun:
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Who says so: its URI, the namespace of its jobs, and where the schema of our facet is."""
+    """The producer of the events: its URI, the namespace of its jobs, and where the schema of our facet is."""
 
     uri: str
     namespace: str

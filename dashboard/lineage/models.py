@@ -1,4 +1,4 @@
-"""How far events were emitted."""
+"""The progress of emission."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def versions() -> Versions:
 
 @dataclass(eq=False)
 class Builder:
-    """What is newest of one topic for one scope: a version, or ``away`` (no broker), or ``gone``."""
+    """The newest state of one topic for one scope: a version, or ``away`` (no broker), or ``gone``."""
 
     topic: str
     viewer: Viewer
@@ -166,7 +166,7 @@ class Hub:
             self._background = [asyncio.create_task(self._listen()), asyncio.create_task(self._tick())]
 
     def has_room_for(self, viewer: Viewer) -> bool:
-        """Whether one more connection is within what the user, and one of the user's teams, may have here."""
+        """True if one more connection is within what the user, and one of the user's teams, may have here."""
         of_user = sum(check.user_id == viewer.user_id for check in self._checks.values())
         of_teams = Counter(team_id for check in self._checks.values() for team_id in check.team_ids)
         return of_user < settings.LIVE_CONNECTIONS and (

@@ -56,7 +56,7 @@ def build(viewer: Viewer, topic: str, *, look: Look = view_for) -> State:
 
 
 def is_topic(topic: str) -> bool:
-    """Whether there can be such a topic at all; what is none is not looked for."""
+    """True if there can be such a topic at all; what is none is not looked for."""
     kind, _, subject = topic.partition(":")
     return topic == "estate" or (kind in _SUBJECTS and is_uuid(subject))
 

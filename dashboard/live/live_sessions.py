@@ -1,4 +1,4 @@
-"""Who live connections belong to, asked anew while they last: of many at once, in three queries."""
+"""The viewers of live connections, looked up anew while they last: of many at once, in three queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Sessions:
         self._threads = ThreadPoolExecutor(1, "live-sessions")
 
     async def viewer(self, session_key: str | None) -> Viewer:
-        """What the session's user may see now; nothing once it ended. Raises what the database raises."""
+        """The viewer of the session now; nothing once it ended. Raises what the database raises."""
         if not session_key:
             return NOBODY
         answer = asyncio.get_running_loop().create_future()
@@ -62,7 +62,7 @@ class Sessions:
 
 
 def viewers_of_sessions(session_keys: Collection[str]) -> dict[str, Viewer]:
-    """What the users of sessions may see now; a session that ended, or whose user may not log in, is left out."""
+    """The viewers of sessions now; a session that ended, or whose user may not log in, is left out."""
     rows = Session.objects.filter(session_key__in=session_keys, expire_date__gt=timezone.now())
     contents = {row.session_key: SessionStore().decode(row.session_data) for row in rows}
     users = User.objects.in_bulk({content[SESSION_KEY] for content in contents.values() if SESSION_KEY in content})
@@ -80,7 +80,7 @@ def viewers_of_sessions(session_keys: Collection[str]) -> dict[str, Viewer]:
 
 
 def _is_of(content: Mapping[str, Any], user: User) -> bool:
-    """Whether a session is still its user's, as ``django.contrib.auth.get_user`` has it: a new password ends it."""
+    """True if a session is still its user's, as ``django.contrib.auth.get_user`` has it: a new password ends it."""
     if content.get(BACKEND_SESSION_KEY) not in settings.AUTHENTICATION_BACKENDS:
         return False
     digest = content.get(HASH_SESSION_KEY) or ""

@@ -61,7 +61,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """What leads from one version to the next."""
+    """The patch from one version to the next."""
 
     before: int
     seq: int
@@ -70,7 +70,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """What a page shows (``topic``) to those of one ``scope``, and what makes the document."""
+    """The page (``topic``) and the people (``scope``) of a live document, and its maker."""
 
     topic: str
     scope: str
@@ -155,7 +155,7 @@ class Versions:
 
 @dataclass(frozen=True, eq=False)
 class _Change:
-    """What leads from one state to the next, and the newer one as JSON text."""
+    """The patch from one state to the next, and the newer one as JSON text."""
 
     before: State | None
     after: State

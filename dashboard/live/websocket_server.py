@@ -39,7 +39,7 @@ class LiveProtocol(WebSocketsSansIOProtocol):
             super().handle_cont(event)
 
     def _takes_frame(self) -> bool:
-        """Whether one more frame may be; who sends too many is cut off."""
+        """True if one more frame may be; who sends too many is cut off."""
         now_s = self.loop.time()
         if now_s - self._since_s > WINDOW_S:
             self._since_s, self._frames_taken = now_s, 0

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: gauges and counters of one moment, made anew for each scrape from what the site knows.
+"""The metrics for Prometheus: gauges and counters of one moment, made anew for each scrape from what the site knows.
 
 Labels are nodes, slots, severities, states and dataflows. The first ``MOST_DATAFLOWS`` by id are exported, and
 how many were left out: the number of series is bounded whatever teams submit.

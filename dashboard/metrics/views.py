@@ -21,7 +21,7 @@ from dashboard.metrics.metric_families import exposition
 @require_safe
 @never_cache
 def metrics(request: HttpRequest) -> HttpResponse:
-    """What Prometheus scrapes."""
+    """The metrics for Prometheus."""
     if not _may_read(request):
         return response_for(request, LoginRequired(
             "Metrics are for who has the token.",

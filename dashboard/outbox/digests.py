@@ -17,7 +17,7 @@ AT_ONCE = 2_000  # held messages that one run gathers: the next one goes on
 
 
 def is_any_due(now_s: int) -> bool:
-    """Whether a digest is to be made now."""
+    """True if a digest is to be made now."""
     return Delivery.objects.filter(state=HELD, next_s__lte=now_s).exists()
 
 

@@ -1,4 +1,4 @@
-"""What goes over the wire: bodies in Weir's and Slack's shape, and the signature."""
+"""Messages on the wire: bodies in Weir's and Slack's shape, and the signature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where messages go to, and the messages themselves."""
+"""Receivers of messages, and the messages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Delivery(models.Model):
 
 
 class NoticePreference(models.Model):
-    """How somebody wants to be notified of one subject (`notice_choices.SUBJECTS`); ``daily`` in a digest."""
+    """A person's choice of notification for one subject (`notice_choices.SUBJECTS`); ``daily`` in a digest."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     subject = models.CharField(max_length=10)

@@ -1,4 +1,4 @@
-"""How people are notified: what each has chosen by subject, and the messages that follow from it.
+"""Choices of notification: what each has chosen by subject, and the messages that follow from it.
 
 A subject is the severity of an alert, or what happens to proposals: ``review`` (one waits for somebody's approval),
 ``mention`` (a comment names somebody), ``decision`` (what became of one's own proposal).
@@ -24,7 +24,7 @@ SUBJECTS = (*SEVERITIES, REVIEW, MENTION, DECISION)
 
 @dataclass(frozen=True, slots=True)
 class NoticeChoice:
-    """How somebody is notified of one subject: by mail, by webhooks; at once, or once a day with all else."""
+    """A person's choice of notification for one subject: by mail, by webhooks; at once, or once a day with all else."""
 
     subject: str
     email: bool
@@ -50,12 +50,12 @@ _USUAL = {subject: subject not in SEVERITIES or subject == CRITICAL for subject 
 
 
 def choices_of(user: User) -> list[NoticeChoice]:
-    """How somebody is notified, by subject."""
+    """The choices of a person, by subject."""
     return [choice for subject in SUBJECTS for _, choice in chosen_by([user], subject)]
 
 
 def chosen_by(users: Iterable[User], subject: str) -> Iterator[tuple[User, NoticeChoice]]:
-    """How each of these is notified of a subject."""
+    """The choice of each of these people for a subject."""
     users = list(users)
     chosen = {row.user_id: row for row in NoticePreference.objects.filter(user__in=users, subject=subject)}
     for user in users:
@@ -91,6 +91,6 @@ def webhook_delivery(endpoint: Endpoint, notice: NoticeMessage, **facts: Any) ->
 
 
 def next_digest_s(at: datetime) -> int:
-    """When the next digest goes out, in seconds since the epoch: at ``WEIR_DIGEST_HOUR``, UTC."""
+    """The time of the next digest, in seconds since the epoch: at ``WEIR_DIGEST_HOUR``, UTC."""
     today = at.astimezone(UTC).replace(hour=settings.DIGEST_HOUR, minute=0, second=0, microsecond=0)
     return int((today if today > at else today + timedelta(days=1)).timestamp())

@@ -48,7 +48,7 @@ def enqueue(deliveries: Collection[Delivery]) -> None:
 
 
 def is_any_due(*, now: Callable[[], float] = time.time) -> bool:
-    """Whether a message is to be sent now."""
+    """True if a message is to be sent now."""
     now_s = int(now())
     return Delivery.objects.filter(state=WAITING, next_s__lte=now_s).exists() or digests.is_any_due(now_s)
 
@@ -80,7 +80,7 @@ def send_due(*, now: Callable[[], float] = time.time) -> int:
 
 @contextmanager
 def _alone_with(host: str) -> Iterator[bool]:
-    """Whether nobody else of this process sends something to a host: one at a time, and the others go elsewhere."""
+    """True if nobody else of this process sends something to a host: one at a time, and the others go elsewhere."""
     with _LOCK:
         is_alone = host not in _BUSY
         if is_alone:

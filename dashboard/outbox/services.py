@@ -1,4 +1,4 @@
-"""What people do with messages: choose their notifications, add, remove and try webhooks, send a dead message again."""
+"""Actions on messages: choose notifications, add, remove and try webhooks, send a dead message again."""
 
 from __future__ import annotations
 

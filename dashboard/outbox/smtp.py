@@ -17,7 +17,7 @@ class TimedBackend(EmailBackend):
 
     @property
     def connection_class(self) -> Any:
-        """What speaks SMTP."""
+        """The connection that speaks SMTP."""
         return _TimedTls if self.use_ssl else _Timed
 
     def send_messages(self, email_messages: Any) -> int:

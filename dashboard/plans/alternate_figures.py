@@ -1,4 +1,4 @@
-"""What the alternates of a dataflow's dynamic tasks are worth, take and give: γ, c and s, for pages, API and commands.
+"""Worth, cost and selectivity of the alternates of a dataflow's dynamic tasks: γ, c and s, for pages, API and commands.
 
 - ``with_figures(viewer, dataflow_id, tasks)``: dynamic tasks (`dynamic_reader`) with their figures
 """

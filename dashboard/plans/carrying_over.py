@@ -1,4 +1,4 @@
-"""Whether a plan stands while the estate moves on: by what it was made from, whatever else has changed; or by what it
+"""The validity of a plan while the estate moves on: by what it was made from, whatever else has changed; or by what it
 does, where it is made anew."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class PlanCarrier:
         self._answers = Answers(self._estate, StoredSiblings(), list(self._reads.values()))
 
     def leaves_standing(self, record: PlanRecord) -> bool:
-        """Whether nothing has changed that a plan was made from: nothing has to be done before it is taken in."""
+        """True if nothing has changed that a plan was made from: nothing has to be done before it is taken in."""
         return record.pk in self._reads and self._answers.leave_standing(self._reads[record.pk])
 
     def carried_over(self, record: PlanRecord) -> tuple[Plan, Reads | None]:
@@ -69,7 +69,7 @@ class PlanCarrier:
         return anew
 
     def _made_anew(self, record: PlanRecord, plan: Plan, reads: Reads) -> tuple[Plan, Reads] | None:
-        """What is planned now, with what it was made from, where it stands for the plan that was reviewed."""
+        """The plan that is made now, with its look-ups, where it stands for the plan that was reviewed."""
         if not may_be_made_anew(plan):
             return None
         try:

@@ -1,4 +1,4 @@
-"""What a dataflow costs: all that executes it, and its part of that. Pages, plans and offers take it from here.
+"""Costs of a dataflow: all that executes it, and its part of that. Pages, plans and offers take it from here.
 
 It adds up what each of its running tasks costs (`scheduler.performance.running_costs`). Before it runs it is what its
 plan was priced with, which adds up the same.
@@ -29,7 +29,7 @@ from scheduler.reuse.cost_shares import BatchPart
 
 @dataclass(frozen=True, slots=True)
 class DataflowFigures:
-    """What a dataflow costs: ``whole`` is all that executes it, as if nobody shared it, or would if it worked;
+    """The cost of a dataflow: ``whole`` is all that executes it, as if nobody shared it, or would if it worked;
     ``part`` what it pays of that, nothing while it is paused."""
 
     whole: CostFigure
@@ -37,7 +37,7 @@ class DataflowFigures:
 
 
 def figures_of(estate: Estate, record: DataflowRecord) -> DataflowFigures | None:
-    """What a dataflow costs; of one that is to come, what its newest plan says. None where neither is known."""
+    """The cost of a dataflow; of one that is to come, what its newest plan says. None where neither is known."""
     submitted = estate.submitted.get(str(record.pk))
     if submitted is None:
         planned = planned_figure(record)
@@ -49,7 +49,7 @@ def figures_of(estate: Estate, record: DataflowRecord) -> DataflowFigures | None
 
 
 def task_figures(estate: Estate, task_ids: Iterable[str], record: DataflowRecord) -> dict[str, CostFigure]:
-    """What running tasks of a dataflow cost, by id, whoever shares them."""
+    """The costs of running tasks of a dataflow, by id, whoever shares them."""
     submitted = estate.submitted.get(str(record.pk))
     if submitted is None:
         return {}
@@ -59,7 +59,7 @@ def task_figures(estate: Estate, task_ids: Iterable[str], record: DataflowRecord
 
 
 def planned_figure(record: DataflowRecord, *, plan_record: PlanRecord | None = None) -> CostFigure | None:
-    """What a plan of a dataflow's document said that it would cost, the newest where none is given."""
+    """The cost of a dataflow by a plan of its document, the newest where none is given."""
     plan_record = plan_record or PlanRecord.objects.filter(
         dataflow=record, kind__in=names_where("has_document")).exclude(document="").first()
     plan = None if plan_record is None else plan_of(plan_record)
@@ -67,7 +67,7 @@ def planned_figure(record: DataflowRecord, *, plan_record: PlanRecord | None = N
 
 
 def prices_of(record: DataflowRecord, submitted: Submitted | None = None) -> Prices:
-    """What a dataflow is priced with: by its own limits, as far as the pace of its queries is not known."""
+    """The prices of a dataflow: by its own limits, as far as the pace of its queries is not known."""
     if submitted is not None and submitted.scheduled:
         return prices(record.latency_limits)
     return prices(
@@ -76,7 +76,7 @@ def prices_of(record: DataflowRecord, submitted: Submitted | None = None) -> Pri
 
 
 def _part(estate: Estate, submitted: Submitted, costs: dict[str, RunningCost]) -> CostFigure:
-    """What it pays: even parts, but of batches by how often each user needs them, as bills divide them."""
+    """The part that it pays: even parts, but of batches by how often each user needs them, as bills divide them."""
     if submitted.paused:
         return total_cost([cost.figure.times(0.0) for cost in costs.values()])
     fragments = {estate.places[task_id][0] for task_id in costs}

@@ -1,4 +1,4 @@
-"""What is measured of a dataflow's fragments, and by what rule that decides whether to defragment it."""
+"""Measurements of a dataflow's fragments, and the rule that decides whether to defragment it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def evidence_of(estate: EstateView, dataflow_id: str) -> DefragmentEvidence:
 
 
 def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], float]:
-    """What a channel adds to the latency of each stream that it carries: on the way and in wait for a batch, p50."""
+    """The latency that a channel adds to each stream that it carries: on the way and in wait for a batch, p50."""
     return {
         stream: (flow.channel_p50_ms or 0.0) + (flow.wait_p50_ms or 0.0)
         for stream, flow in flows.streams.items() if flow.channel_p50_ms is not None
@@ -72,7 +72,7 @@ def measured_selectivities(
 
 
 def rule() -> DefragmentRule:
-    """When the settings say that a defragmentation is worth it."""
+    """The rule for worthwhile defragmentations, by the settings."""
     return DefragmentRule(
         horizon_h=settings.DEFRAGMENT_HORIZON_H, ratio=settings.DEFRAGMENT_RATIO, gap_s=settings.DEFRAGMENT_GAP_S,
         handover_core_s=settings.DEFRAGMENT_CORE_S, delay_price=settings.EVENT_DELAY_PRICE)

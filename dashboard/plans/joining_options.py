@@ -1,4 +1,4 @@
-"""How a submission joins what is under way: as it is, or fresh; and from where on it reads."""
+"""Options of how a submission joins what is under way: as it is, or fresh; and from where on it reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEGINNINGS = ("now", "oldest")
 
 
 class InvalidBeginning(WeirError):
-    """That is no moment from which events can be read."""
+    """The text is no moment from which events can be read."""
 
     code = "invalid_beginning"
 
@@ -64,7 +64,7 @@ def options_of(
 
 
 def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
-    """How the dataflow's current version was planned to join last."""
+    """The options by which the dataflow's current version was planned to join last."""
     last = PlanRecord.objects.filter(
         dataflow=dataflow, kind__in=names_where("joins"), version=dataflow.version).first()
     return joined_by(last.options) if last else {}
@@ -85,7 +85,7 @@ def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) 
 
 
 def begin_in_words(options: Mapping[str, Any]) -> str:
-    """Where it begins to read, for a form: ``now``, ``oldest`` or an ISO 8601 time."""
+    """The beginning of its reading, for a form: ``now``, ``oldest`` or an ISO 8601 time."""
     begin = options.get("begin", "now")
     if begin in BEGINNINGS:
         return begin

@@ -1,4 +1,4 @@
-"""What latency costs a dataflow: the batches of its queries at other limits, and who would pay for them.
+"""The cost of latency for a dataflow: the batches of its queries at other limits, and who would pay for them.
 
 Of one that does not run it is estimated, as if it ran alone: as plans are, from what tasks of its types take.
 """
@@ -63,7 +63,7 @@ def latency_prices(
     viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False, opens: bool = True,
     spent_s: Callable[[], float] = time.thread_time,
 ) -> dict[str, Any]:
-    """What the batches of a dataflow's queries take at other limits of the whole, and its part of that.
+    """The cost of the batches of a dataflow's queries at other limits of the whole, and its part of that.
 
     With ``scheduled`` it is that of a schedule: a query for each task, alone, whose batches are no further apart than
     its promise was made for.
@@ -125,7 +125,7 @@ def latency_prices(
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What queries take under some limits by the model of their batches: CPU cores, of that a dataflow's part."""
+    """The cost of queries under some limits by the model of their batches: CPU cores, of that a dataflow's part."""
 
     is_met: bool
     cores: float
@@ -169,7 +169,7 @@ def _estimated(
     record: DataflowRecord, figures: DataflowFigures | None, *, is_scheduled: bool, scheduled: bool, opens: bool,
     look: Callable[[], None],
 ) -> dict[str, Any]:
-    """What the current version would take if it ran alone; no offers where a task's type is not installed.
+    """The cost of the current version if it ran alone; no offers where a task's type is not installed.
 
     The model is held to the way that it runs by now, or would run: by a schedule or without.
     """
@@ -243,8 +243,8 @@ def _uses(estate: Estate, user: str, query: str) -> bool:
 
 
 def _batches_cores(query: str, cost: BatchCost, alone: BatchModes, of_all: BatchModes) -> float:
-    """What batches of a query take that one user alone needs, whatever is in them; no more than those of all users
-    together, where these stay open."""
+    """The cores that batches of a query take that one user alone needs, whatever is in them; no more than those of all
+    users together, where these stay open."""
     seconds = alone.priced_s(query, cost)
     return cost.batch_cpu_s / (max(seconds, of_all.priced_s(query, cost)) if query in of_all.open else seconds)
 

@@ -1,4 +1,4 @@
-"""What a plan says of a dataflow's latency limits: those below what micro-batches take, and choices that end."""
+"""Remarks of a plan on a dataflow's latency limits: those below what micro-batches take, and choices that end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scheduler.model.latency_limits import Limits
 
 
 def reach_of(dataflow: Dataflow, limits: Limits, *, costs: Costs, opens: bool) -> tuple[str, ...]:
-    """What a plan of a dataflow tells of its limits.
+    """The remarks of a dataflow's plan on its limits.
 
     Like a plan's price it counts open batches as if the controller acted, where ``opens`` says that its team lets any
     stay open; by a schedule none do.
@@ -32,7 +32,7 @@ def reach_of(dataflow: Dataflow, limits: Limits, *, costs: Costs, opens: bool) -
 
 
 def choice_remarks(record: DataflowRecord, document: Mapping[str, Any]) -> tuple[str, ...]:
-    """What the plan of a next version tells of limits that were chosen on the page, if they end with it."""
+    """The remarks of a next version's plan on limits that were chosen on the page, if they end with it."""
     if record.latency_chosen is None or record.chosen_after(document) is not None:
         return ()
     before, after = (" and ".join(limit.words for limit in limits) or "no limit"

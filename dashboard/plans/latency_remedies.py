@@ -1,4 +1,4 @@
-"""What would meet a latency limit that cannot be met, or is missed for long, and at what price: told with the limit."""
+"""Remedies for a latency limit that cannot be met, or is missed for long, and their price: told with the limit."""
 
 from __future__ import annotations
 

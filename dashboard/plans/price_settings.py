@@ -1,4 +1,4 @@
-"""What slots, memory and traffic cost by the settings, and what CPU plans are expected to take."""
+"""Prices of slots, memory and traffic by the settings, and the CPU that plans are expected to take."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 
 
 def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None, opens: bool = True) -> Prices:
-    """What plans and what runs are priced with: the tariff, the CPU that was measured on this class of machine or is
+    """The prices of plans and of what runs: the tariff, the CPU that was measured on this class of machine or is
     declared, and, of what runs, its meters and how far apart its batches are.
 
     Parameters
@@ -50,8 +50,8 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None, op
 def prices_and_settings(
     limits: Limits, dataflow: Dataflow, *, opens: bool
 ) -> tuple[Prices, dict[str, FragmentSettings]]:
-    """What a plan without a schedule is priced with; and by task of its dataflow what its query is to begin with, as it
-    is priced: those that begin with micro-batches are left out. ``opens`` is as in `prices`."""
+    """The prices of a plan without a schedule; and by task of its dataflow what its query is to begin with, as it is
+    priced: those that begin with micro-batches are left out. ``opens`` is as in `prices`."""
     costs = costs_here()
     alone = queries_alone(dataflow, costs=costs, opens=opens)
     if alone is None or not alone.able:
@@ -66,7 +66,7 @@ def prices_and_settings(
 
 
 def _priced(limits: Limits | None, costs: Costs) -> Prices:
-    """What is priced with, where no batches stay open."""
+    """The prices where no batches stay open."""
     priced = replace(
         tariff(), costs=costs, meters=LookUps[CostMeter](meters_of), paces_ms=LookUps[int](priced_ms_of))
     if limits is None:
@@ -79,8 +79,8 @@ def _priced(limits: Limits | None, costs: Costs) -> Prices:
 def queries_alone(
     dataflow: Dataflow, *, costs: Costs, scheduled: bool = False, opens: bool = True
 ) -> Alone | None:
-    """What a dataflow would be alone, or by a schedule (a query for each task, none with batches further apart than its
-    promise was made for, and none open); None where a task's type is not installed. Without ``opens`` none are open."""
+    """The dataflow alone, or by a schedule (a query for each task, none with batches further apart than its promise was
+    made for, and none open); None where a task's type is not installed. Without ``opens`` none are open."""
     types = jobs.task_types()
     if any(task.type not in types for task in dataflow.tasks):
         return None
@@ -103,7 +103,7 @@ def prices_in_force() -> Prices:
 
 
 def tariff() -> Prices:
-    """What the settings say that slots, memory and traffic cost."""
+    """The prices of slots, memory and traffic by the settings."""
     return Prices(
         core_hour=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY, trigger_ms=settings.TRIGGER_MS,
         memory_gb_hour=settings.MEMORY_GB_HOUR_PRICE, traffic_gb=settings.TRAFFIC_GB_PRICE,

@@ -55,7 +55,7 @@ MOST_THREADS_AT_ONCE = 200_000  # of all rates and pairs of one call
 
 @dataclass(frozen=True)
 class SchedulingProblem:
-    """What is to be scheduled on what, read once; its answers are pure."""
+    """The dataflow and the slots to schedule, read once; its answers are pure."""
 
     dataflow: Dataflow
     profiles: Profiles
@@ -71,7 +71,7 @@ class SchedulingProblem:
 
     @property
     def cut(self) -> int:
-        """How many queries run several of its tasks, and would be cut by a schedule."""
+        """The number of queries that run several of its tasks, and would be cut by a schedule."""
         return len({fragment.id for fragment in self.running.values() if len(fragment.tasks) > 1})
 
     def job(self, rate_per_s: float | None = None) -> Job:
@@ -119,7 +119,7 @@ class SchedulingProblem:
         require_room(scheduled.allocation, self.supply)
 
     def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK_PAIRS) -> list[dict[str, Any]]:
-        """What each pair takes and gives at each rate, as `dashboard.api.answers.schedules.WhatIf`."""
+        """The cost and rate of each pair at each rate, as `dashboard.api.answers.schedules.WhatIf`."""
         rates, pairs, rows = list(rates_per_s), tuple(pairs), []
         # Each has its share of what one call may cost: two hundred rates of thousands of threads take minutes.
         most_threads = min(self.options.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))
@@ -188,7 +188,7 @@ def problem_of_new(
 
 
 def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
-    """What every problem of a dataflow has: its profiles and options."""
+    """The common parts of every problem of a dataflow: its profiles and options."""
     owner = owner_of(dataflow, team)
     return {
         "dataflow": dataflow, "team": owner, "profiles": profiles_for(dataflow.tasks, team=owner),
@@ -206,7 +206,7 @@ def owner_of(dataflow: Dataflow, team: Team) -> str:
 def _own_loads(
     running: Mapping[str, Fragment], ids: Mapping[str, str], tasks: Mapping[str, RunningTask]
 ) -> dict[str, SlotLoad]:
-    """What these tasks alone take of their slots; a query in which others go on stays there, with what they take."""
+    """The load of these tasks alone on their slots; a query in which others go on stays there, with what they take."""
     tasks_by_fragment: dict[str, dict[str, None]] = {}
     for task, fragment in running.items():
         tasks_by_fragment.setdefault(fragment.id, {})[ids[task]] = None

@@ -1,4 +1,4 @@
-"""Whether profiles that a schedule's plan rests on have changed since it was asked for."""
+"""Changes of the profiles that a schedule's plan rests on since it was asked for."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from scheduler.reuse.containment import Containment
 
 
 def containment_of(team: Team, estate: ReadTrackingView | None = None) -> Containment | None:
-    """What planning needs to make tasks of this team from wider ones that run; None where the team wants none.
+    """The facts for making tasks of this team from wider ones that run; None where the team wants none.
 
     An ``estate`` notes what is looked up.
     """

@@ -42,7 +42,8 @@ def _follow(savepoint_id: str, reports: Reports) -> bool:
 
 
 def _outcome(row: SavepointRow, report: NodeReport | None) -> tuple[str, SavedPartReport | None, str] | None:
-    """What a savepoint becomes, the part that its node tells of, and why it failed; None where it stays as it is."""
+    """The new state of a savepoint, the part that its node reports, and the cause of a failure; None where it stays as
+    it is."""
     parts = None if report is None else report.savepoints
     part = (parts or {}).get(row.pk)
     if part is not None:

@@ -28,7 +28,7 @@ class NoSuchSavepoint(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class AskedOfNode:
-    """What a node is told: which of its fragments' queries leave parts of which savepoints, and what it keeps."""
+    """The orders to a node: which of its fragments' queries leave parts of which savepoints, and what it keeps."""
 
     saving: dict[str, list[str]]
     kept: list[str]
@@ -56,7 +56,7 @@ def version_saved(dataflow: DataflowRecord, name: str) -> int | None:
 
 
 def asked_of_node(node: str) -> AskedOfNode:
-    """What a node is told of savepoints."""
+    """The orders to a node about savepoints."""
     savepoints = AskedOfNode({}, [])
     rows = SavepointRow.objects.filter(node=node).order_by("pk")
     for pk, fragment, state in rows.values_list("pk", "fragment", "state"):

@@ -24,7 +24,7 @@ TRAFFIC = "traffic between nodes by even parts"  # that which the exact mapping 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a schedule would change of the bundles that run: how many."""
+    """The changes by a schedule of the bundles that run: how many."""
 
     start: int = 0
     leave: int = 0
@@ -34,12 +34,12 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether anything would."""
+        """True if anything would."""
         return bool(self.start or self.leave or self.move or self.weigh)
 
     @property
     def stays(self) -> bool:
-        """Whether it is what runs."""
+        """True if it is what runs."""
         return self.stay > 0 and not self.any
 
 
@@ -71,7 +71,7 @@ class ComparisonRow:
 
     @property
     def about(self) -> str:
-        """What the two do, in a few words."""
+        """A description of the pair in a few words."""
         return about(self.pair)
 
     @property
@@ -106,8 +106,8 @@ class ComparisonRow:
 
     @property
     def note(self) -> str:
-        """Which other mapping made the placement, where one did: the exact mapping needs slots that are alike. And of
-        which tasks keys would go to other nodes, which takes longer."""
+        """The other mapping that made the placement, where one did: the exact mapping needs slots that are alike. And
+        of which tasks keys would go to other nodes, which takes longer."""
         made_by = self.schedule.placement.algorithm if self.schedule else self.pair[1]
         placed = "" if made_by == self.pair[1] else f"placed as by {made_by}: others have part of its slots"
         far = f"keys of {', '.join(self.far)} go to another node and stand still longer" if self.far else ""
@@ -120,12 +120,12 @@ class ComparisonRow:
 
     @property
     def keeps(self) -> bool:
-        """Whether it keeps the rate that was asked for."""
+        """True if it keeps the rate that was asked for."""
         return self.schedule is not None and self.schedule.prediction.keeps
 
     @property
     def cannot(self) -> str:
-        """Why it cannot be proposed as it stands; empty where it can."""
+        """The reason why it cannot be proposed as it stands; empty where it can."""
         if self.schedule is None and self.error is None:
             return "This schedule is still being computed."
         if self.schedule is None:
@@ -139,7 +139,7 @@ class ComparisonRow:
 
     @property
     def limit(self) -> str:
-        """What keeps it from more."""
+        """The limit of its rate."""
         limit = self.schedule.prediction.routed.limit if self.schedule else None
         return limit.reason if limit else ""
 
@@ -189,7 +189,7 @@ def machines_of(acquisition: Acquisition) -> tuple[Machines, ...]:
 
 
 def changes(schedule: Schedule, today: Today) -> Changes:
-    """How many of today's bundles a schedule moves, starts and ends, task by task.
+    """The number of today's bundles that a schedule moves, starts and ends, task by task.
 
     A bundle that keeps its slot goes on, one that gets another slot of its node moves. On another node a new one starts
     and the old one ends.

@@ -1,4 +1,4 @@
-"""What is measured of scheduled dataflows: now, and the typical value of some time."""
+"""Measurements of scheduled dataflows: now, and the typical value of some time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def driver_cpu() -> float:
 
 
 def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> DataflowSeen:
-    """What is measured of one dataflow of the view, for the tasks of its promise.
+    """The measurements of one dataflow of the view, for the tasks of its promise.
 
     As in profiles, loads leave out what a driver takes without queries.
 
@@ -98,7 +98,8 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Ma
 
 
 def _silence(view: View, slot: str) -> str:
-    """Why a slot's bundles do not report; empty where the slot runs, or where no report could be read at all."""
+    """The reason why a slot's bundles do not report; empty where the slot runs, or where no report could be read at
+    all."""
     if view.reading.reports.node(node_of(slot)) is None:
         return f"node {node_of(slot)} does not report" if view.reading.available else ""
     report = view.reading.reports.slot(slot) or SlotReport(state="gone")
@@ -155,7 +156,7 @@ def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[s
 
 
 def _slot(view: View, name: str, base_cpu: float) -> Load:
-    """What all queries on a slot take: CPU besides the driver's own, and memory where each of them reports it."""
+    """The load of all queries on a slot: CPU besides the driver's own, and memory where each of them reports it."""
     report = view.reading.reports.slot(name) or SlotReport()
     memory = [query.memory for query in report.fragments.values()]
     return Load(

@@ -1,4 +1,4 @@
-"""What was measured of dataflows that run by a schedule: from moment to moment, and what is kept of it for good."""
+"""Measurements of dataflows that run by a schedule: from moment to moment, and what is kept of it for good."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class ScheduleReading(models.Model):
-    """What was measured of a schedule at one moment: what was seen of each slot, rate and latency, as JSON.
+    """The measurements of a schedule at one moment: what was seen of each slot, rate and latency, as JSON.
 
     ``since`` tells apart the times that a schedule ran: it is when the last plan for its dataflow was done.
     """
@@ -22,7 +22,7 @@ class ScheduleReading(models.Model):
 
 
 class KeptOutcome(models.Model):
-    """What was measured of a schedule in the last minutes of the last time that it ran, one row a proposal.
+    """The measurements of a schedule in the last minutes of the last time that it ran, one row a proposal.
 
     ``seen`` is the typical `Seen` of these minutes, ``history`` columns ``at``, ``rate_per_s`` and ``latency_s``.
     """

@@ -59,7 +59,8 @@ class ScheduleOptions:
 
 @dataclass(frozen=True, slots=True)
 class SlotRoom:
-    """How many slots a schedule may take: free ones, those that only its own dataflow runs on, and parts of others'."""
+    """The number of slots that a schedule may take: free ones, those that only its own dataflow runs on, and parts of
+    others'."""
 
     free: int
     own: int

@@ -31,7 +31,7 @@ Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it has 
 
 @dataclass(frozen=True)
 class MeasuredOutcome:
-    """What was measured of a schedule in the last minutes of one time that it ran.
+    """The measurements of a schedule in the last minutes of one time that it ran.
 
     ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``recent`` is what was
     seen of the last few of them, None where that is not known; ``history`` are the columns ``at``, ``rate_per_s`` and
@@ -49,7 +49,7 @@ class MeasuredOutcome:
 
     @property
     def judged(self) -> bool:
-        """Whether there are enough readings to judge by."""
+        """True if there are enough readings to judge by."""
         return self.readings >= ENOUGH
 
 
@@ -93,7 +93,7 @@ def _as_promised(view: View, promised: Mapping[str, PromiseInForce], *, at: date
 
 
 def measured_of(proposal_id: UUID, *, since: datetime | None) -> MeasuredOutcome:
-    """What was measured of a schedule.
+    """The measurements of a schedule.
 
     Taken from the stretch that began ``since``, if it has enough readings; else from the last stretch that had enough;
     without any of these, from the few readings that there are.

@@ -65,7 +65,7 @@ class ScheduleFigures:
 
 
 def figures_of(promise: Promise, dataflow_seen: DataflowSeen, misses: Sequence[Miss]) -> ScheduleFigures:
-    """What was promised beside what was seen; ``misses`` are the promises that were not kept."""
+    """The promised figures beside the measured ones; ``misses`` are the promises that were not kept."""
     missed = {(miss.what, miss.where) for miss in misses}
     bundles = [_bundle(bundle, dataflow_seen, missed) for bundle in promise.bundles]
     return ScheduleFigures(

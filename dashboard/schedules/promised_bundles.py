@@ -1,4 +1,4 @@
-"""Which promised bundle each running one is, and whether all of them stand as they were promised."""
+"""The promised bundle of each running one, and whether all of them stand as they were promised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def promised_ids(promise: Promise, parts: Parts) -> dict[str, str]:
 
 
 def stands(estate: Estate, dataflow_id: str, promise: Promise) -> bool:
-    """Whether each task has the promised bundles and no others: the same slots, threads and parts of its events."""
+    """True if each task has the promised bundles and no others: the same slots, threads and parts of its events."""
     if dataflow_id not in estate.submitted:
         return False
     parts = parts_of(fragments_of(estate, dataflow_id, promise))

@@ -1,4 +1,4 @@
-"""Whether a schedule is in force, since when nothing has changed about it, and what became of it otherwise."""
+"""The state of a schedule, and the time since which nothing has changed about it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REARRANGING = names_where("moves_queries")  # they change bundles of other dataf
 
 @dataclass(frozen=True, slots=True)
 class ScheduleStatus:
-    """What has become of a schedule.
+    """The state of a schedule.
 
     ``running`` or ``changing`` (a plan for its dataflow is being enacted), or no longer in force: ``moved`` (bundles
     run otherwise than it has them, by the plan of another dataflow that shares them or because slots are gone),
@@ -46,7 +46,8 @@ NEVER = ScheduleStatus("never")
 
 
 def steady_since(dataflow_ids: Collection[UUID | str]) -> dict[str, datetime]:
-    """When the last plan of each dataflow was done or taken back; one that is being changed just now is absent."""
+    """The time when the last plan of each dataflow was done or taken back; one that is being changed just now is
+    absent."""
     changing = Proposal.objects.under_way().filter(dataflow__in=dataflow_ids).values("dataflow")
     finished = Proposal.objects.filter(
         dataflow=OuterRef("pk"), status__in=[DONE, ROLLED_BACK], finished_at__isnull=False).order_by("-finished_at")
@@ -71,7 +72,7 @@ def unsettled_fragments(*, since: datetime) -> set[str]:
 
 
 def status_of(proposal: Proposal, promise: Promise) -> ScheduleStatus:
-    """What has become of a proposal's schedule with this promise; the proposal should come with its dataflow."""
+    """The state of a proposal's schedule with this promise; the proposal should come with its dataflow."""
     if not proposal.is_in_effect:
         return NEVER
     ended = Q(status__in=UNDER_WAY) | Q(pk__in=Proposal.objects.in_effect().values("pk"))

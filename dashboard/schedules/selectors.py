@@ -38,7 +38,7 @@ MOST_LISTED = 20  # of the schedules that a dataflow has run by, the newest
 
 @dataclass(frozen=True)
 class ScheduleOutcome:
-    """What came of one schedule of a dataflow; without ``kept`` it has none.
+    """The outcome of one schedule of a dataflow; without ``kept`` it has none.
 
     ``blur`` is the part of its rate that may be missing by chance, as few events as came.
     """
@@ -54,7 +54,7 @@ class ScheduleOutcome:
 
     @property
     def judged(self) -> bool:
-        """Whether there is enough to say something."""
+        """True if there is enough to say something."""
         return self.measured.judged
 
     @property
@@ -64,7 +64,7 @@ class ScheduleOutcome:
 
     @property
     def of_before(self) -> bool:
-        """Whether it runs and what was measured is of a time before its last change."""
+        """True if it runs and what was measured is of a time before its last change."""
         return self.status.what == "running" and self.measured.since != self.status.steady_since
 
 

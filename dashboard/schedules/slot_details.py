@@ -47,7 +47,7 @@ class BundleCell:
 
     @property
     def change(self) -> Change:
-        """What the plan does to it here."""
+        """The effect of the plan on it here."""
         if self.was is None or self.now is None:
             return "starts" if self.was is None else "leaves"
         return "stays" if self.was == self.now else "changes"
@@ -93,12 +93,12 @@ class SlotCell:
 
     @property
     def free(self) -> bool:
-        """Whether something may be placed there: nothing runs or is to, nobody has it, and its node is heard of."""
+        """True if something may be placed there: nothing runs or is to, nobody has it, and its node is heard of."""
         return not (self.bundles or self.hides or self.reserved_for or self.silent)
 
     @property
     def changes(self) -> bool:
-        """Whether the plan touches it."""
+        """True if the plan touches it."""
         return any(bundle.change != "stays" for bundle in self.bundles)
 
 
@@ -116,7 +116,7 @@ class NodeCells:
 
     @property
     def changes(self) -> bool:
-        """Whether the plan touches any of its slots."""
+        """True if the plan touches any of its slots."""
         return any(slot.changes for slot in self.slots)
 
 
@@ -136,7 +136,7 @@ class Grid:
 
 @dataclass
 class _Maker:
-    """What the cells of one grid are made from."""
+    """The maker of the cells of one grid."""
 
     view: View
     plan: Plan | None
@@ -161,11 +161,11 @@ class _Maker:
 
     @cached_property
     def query_cores(self) -> float:
-        """What a query is expected to take for running batches at all."""
+        """The expected cores of a query for batches alone."""
         return query_cores(Prices(trigger_ms=settings.TRIGGER_MS, costs=costs_here()))
 
     def name_of(self, task: str) -> str:
-        """What a running task is called: by one of the dataflows that use it, else by its type."""
+        """The name of a running task: by one of the dataflows that use it, else by its type."""
         if task in self.names:
             return self.names[task][0]
         return self.tasks[task].type if task in self.tasks else "a task"
@@ -277,7 +277,7 @@ def _bundle(
 def _planned(
     maker: _Maker, promised: Mapping[str, Load], fragment: Fragment, bundle: RunningBundle
 ) -> Load:
-    """What was promised of it; else what its tasks are expected to take, and its batches."""
+    """The promised load; else what its tasks are expected to take, and its batches."""
     if bundle.id in promised:
         return promised[bundle.id]
     tasks = maker.tasks

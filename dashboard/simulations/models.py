@@ -39,10 +39,10 @@ class SimulationRun(models.Model):
 
     @property
     def name(self) -> str:
-        """What the audit trail calls it."""
+        """Its name in the audit trail."""
         return self.dataflow.name
 
     @property
     def is_open(self) -> bool:
-        """Whether it is waited for."""
+        """True if it is waited for."""
         return self.status in lifecycle.OPEN

@@ -42,7 +42,7 @@ def of_proposal(proposal_id: UUID | str) -> QuerySet[SimulationRun]:
 
 @dataclass(frozen=True)
 class ReplayedLimit:
-    """What became of a latency limit: its median, and in which part of the time it was missed."""
+    """The result of a latency limit: its median, and in which part of the time it was missed."""
 
     dataflow: str
     name: str

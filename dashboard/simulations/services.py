@@ -37,13 +37,13 @@ class TooManySimulations(WeirError):
 
 
 class InvalidSimulation(WeirError):
-    """What is to be simulated makes no sense."""
+    """The inputs of a simulation make no sense."""
 
     code = "invalid_simulation"
 
 
 def may_simulate(viewer: Viewer) -> bool:
-    """Whether a viewer may take the machine's time for simulations: engineers of any team may."""
+    """True if a viewer may take the machine's time for simulations: engineers of any team may."""
     return viewer.has_role_anywhere(Role.ENGINEER)
 
 

@@ -46,7 +46,7 @@ class _NotWanted(Exception):
 
 
 def is_any_open() -> bool:
-    """Whether any simulation is to be worked at."""
+    """True if any simulation is to be worked at."""
     return SimulationRun.objects.filter(status__in=OPEN).exists()
 
 
@@ -153,7 +153,7 @@ def _replay(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[str, A
 
 
 def _figures(played: Replayed) -> dict[str, Any]:
-    """What is kept of a part of a replay."""
+    """The stored figures of a part of a replay."""
     limits = []
     for (dataflow, number), limit_s in played.limit_s.items():
         latency_s = played.latency_s[dataflow, number]

@@ -1,4 +1,4 @@
-"""What a simulation of a dataflow begins with: its tasks as measured, the rates of its sources, machines."""
+"""Inputs of a simulation of a dataflow: its tasks as measured, the rates of its sources, machines."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ MOST_NODES = 50  # whose speeds are taken: more differ no more than these do
 
 @dataclass(frozen=True)
 class SourceForecast:
-    """What a source will make by what is kept of it, in steps of five minutes, and how wrong each method was there.
+    """The expected course of a source by what is kept of it, in steps of five minutes, and the error of each method
+    there.
 
     ``error`` is by step ahead the mean absolute error of the method that is used, as a part of what came; None where
     too little is kept. ``errors`` is by method the mean over the steps. ``why_averages`` says why averages are used.
@@ -74,7 +75,7 @@ class SimulationInputs:
 
 
 def forecasts_of(inputs: SimulationInputs) -> list[SourceForecast]:
-    """What each source will make by what is kept of it."""
+    """The forecast of each source by what is kept of it."""
     forecasts = []
     for source, rates_per_s in inputs.recorded_per_s.items():
         forecast = forecast_course(rates_per_s, AHEAD, season=SEASON)
@@ -104,8 +105,8 @@ def recorded_speeds(*, at: datetime) -> dict[str, list[float]]:
 
 
 def inputs_of(record: DataflowRecord, *, at: datetime, with_speeds: bool = False) -> SimulationInputs:
-    """What is known of a dataflow, and of nodes' speeds, at a moment. `NothingToChange` where it does not run, or what
-    is asked for is not known."""
+    """The known facts of a dataflow, and of nodes' speeds, at a moment. `NothingToChange` where it does not run, or
+    what is asked for is not known."""
     estate = load_estate()
     submitted = estate.submitted.get(str(record.pk))
     if submitted is None:

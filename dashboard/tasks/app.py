@@ -1,4 +1,4 @@
-"""What a Celery worker starts with: Django set up, and the tasks. When each is due is ``clock.py``'s.
+"""The start of a Celery worker: Django set up, and the tasks. When each is due is ``clock.py``'s.
 
 Everybody else sends tasks through ``dashboard.queue``.
 """

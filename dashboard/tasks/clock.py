@@ -1,4 +1,4 @@
-"""When each job is due. A thread of the worker does those that are, or looks first whether there is anything to do.
+"""Times of jobs. A thread of the worker does those that are, or looks first whether there is anything to do.
 
 The queue is for what people ask for: taking a job from it costs more than most of these jobs take. Of several workers
 one has the clock: it holds a lease in the broker, which lapses seconds after that worker is gone. Nothing is kept on

@@ -93,7 +93,8 @@ def publish(nodes: Iterable[str] | None = None) -> None:
 
 
 class _Published:
-    """What this process published last of all nodes, so that it need not be made again to know that it stands."""
+    """The last state of all nodes that this process published, so that it need not be made again to know that it
+    stands."""
 
     def __init__(self) -> None:
         self._nodes: list[str] = []
@@ -105,7 +106,7 @@ class _Published:
         self._nodes, self._stamp, self._texts = nodes, stamp, texts
 
     def stands(self) -> bool:
-        """Whether the estate is as it was, and the broker has what follows from it, teams' secrets too."""
+        """True if the estate is as it was, and the broker has what follows from it, teams' secrets too."""
         if current_stamp() != self._stamp:
             return False
         nodes = sorted(node.name for node in all_nodes())

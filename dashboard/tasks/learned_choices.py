@@ -1,4 +1,4 @@
-"""Which alternate each key of a dynamic task has: as the policy source ``models`` chooses it, a learned guard, or as
+"""The alternate of each key of a dynamic task: as the policy source ``models`` chooses it, a learned guard, or as
 people hold it.
 
 Once a second it reads what the task's outputs hold of forecasts that it has not read yet, and lets the choice
@@ -94,7 +94,7 @@ def _bound_of(estate: Estate, task: RunningTask) -> float | None:
 
 
 def is_left_to_others(estate: Estate, task: RunningTask) -> bool:
-    """Whether others than people may switch a task now: nobody holds it, and its policy does not say people alone."""
+    """True if others than people may switch a task now: nobody holds it, and its policy does not say people alone."""
     settings_now = estate.settings.get(estate.places[task.id][0], USUAL)
     policy = policy_of(task.id, alternates_in(task.type, task.config), settings_now, guards_kind(task.config))
     return policy.source != PEOPLE and hold_of(task.id, at=timezone.now()) is None

@@ -56,7 +56,7 @@ WEIGHT = 0.1  # of the newest look in what one takes
 
 
 class LookPace:
-    """How often to look, by the CPU that looks took."""
+    """The pace of looks, by the CPU that looks took."""
 
     def __init__(self) -> None:
         self._mean_s: float | None = None
@@ -92,7 +92,7 @@ class Recorder:
 
     @property
     def is_asked_each_second(self) -> bool:
-        """Whether a policy source decides about any task: those want figures of each second."""
+        """True if a policy source decides about any task: those want figures of each second."""
         return self._policies.are_there
 
     def tick(self, now_s: int, *, every_s: int = 1) -> int:

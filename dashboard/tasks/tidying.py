@@ -1,4 +1,4 @@
-"""What keeps the database from growing for ever: steps that are safe to repeat, each for itself."""
+"""Limits on the growth of the database: steps that are safe to repeat, each for itself."""
 
 from __future__ import annotations
 

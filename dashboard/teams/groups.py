@@ -17,7 +17,7 @@ ROLE_NAMES = ("viewer", "engineer", "approver", "admin")  # each includes those 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one group gives: a role in a team, by its short name, or ``administrator`` in ``*``."""
+    """The gift of one group: a role in a team, by its short name, or ``administrator`` in ``*``."""
 
     group: str
     team: str

@@ -12,7 +12,7 @@ from scheduler.model.latency_limits import FRESHNESS_S
 
 
 class Role(models.IntegerChoices):
-    """What a member may do in a team; each role includes those before it."""
+    """The role of a member in a team; each role includes those before it."""
 
     VIEWER = 1, "viewer"
     ENGINEER = 2, "engineer"
@@ -21,7 +21,7 @@ class Role(models.IntegerChoices):
 
 
 class TokenScope(models.TextChoices):
-    """What a token lets a program do, at most: what its user may do as far as the role goes that it stands for."""
+    """Largest permission of a token for a program: what its user may do as far as the role goes that it stands for."""
 
     READ = "read", "read"
     SUBMIT = "submit", "submit and measure"
@@ -46,7 +46,7 @@ class User(AbstractUser):
     most_role = Role.ADMIN  # what whoever acts as this user may do at most: less on the object that a token makes
 
     def get_session_auth_hash(self) -> str:
-        """What a session is held to: the password, and how often sessions were ended."""
+        """The hash that a session is held to: the password, and how often sessions were ended."""
         return super().get_session_auth_hash() + self._ended
 
     def get_session_auth_fallback_hash(self) -> Iterator[str]:
@@ -87,7 +87,7 @@ class Membership(models.Model):
 
 
 class Secret(models.Model):
-    """What a team keeps under a name for its tasks to use. The value is sealed: nobody reads it here."""
+    """A team's secret under a name for its tasks to use. The value is sealed: nobody reads it here."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="secrets")
     name = models.CharField(max_length=63)

@@ -1,4 +1,4 @@
-"""Who may do what. A ``Viewer`` is everything that a rule needs to know of a user, read once a request."""
+"""Permissions. A ``Viewer`` is everything that a rule needs to know of a user, read once a request."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ class Viewer:
         return "all" if self.superuser else "teams:" + ".".join(str(team_id) for team_id in self.team_ids)
 
     def may_all_of(self, other: Viewer) -> bool:
-        """Whether the viewer may do whatever the other may."""
+        """True if the viewer may do whatever the other may."""
         return self.superuser or (not other.superuser and all(
             self.roles.get(team_id, 0) >= role for team_id, role in other.roles.items()))
 
     def sees_private_of(self, team_id: int) -> bool:
-        """Whether the viewer may know of this team's private dataflows."""
+        """True if the viewer may know of this team's private dataflows."""
         return self.superuser or team_id in self.roles
 
     def has_role(self, team_id: int, role: Role) -> bool:
-        """Whether the viewer holds at least this role in the team; an administrator of the installation does."""
+        """True if the viewer holds at least this role in the team; an administrator of the installation does."""
         return role <= self.most and (self.superuser or self.roles.get(team_id, 0) >= role)
 
     def has_role_anywhere(self, role: Role) -> bool:
-        """Whether the viewer holds at least this role in some team; an administrator of the installation does."""
+        """True if the viewer holds at least this role in some team; an administrator of the installation does."""
         return role <= self.most and (self.superuser or any(team_role >= role for team_role in self.roles.values()))
 
     @property
     def administers(self) -> bool:
-        """Whether the viewer may do what administrators of the installation do."""
+        """True if the viewer may do what administrators of the installation do."""
         return self.superuser and self.most == Role.ADMIN
 
 
@@ -56,7 +56,7 @@ NOBODY = Viewer(user_id=0, roles=MappingProxyType({}))
 
 
 def viewer_of(user: User) -> Viewer:
-    """What a user may see and do; nothing, unless active and logged in. By a token, no more than its scope."""
+    """The permissions of a user; nothing, unless active and logged in. By a token, no more than its scope."""
     if not user.is_authenticated or not user.is_active:
         return NOBODY
     most = user.most_role

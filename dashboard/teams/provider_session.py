@@ -1,4 +1,4 @@
-"""How the provider of single sign-on is asked: each connection has a deadline, each answer a size.
+"""Requests to the provider of single sign-on: each connection has a deadline, each answer a size.
 
 The operator named the provider, and still it may be ill: one that sends a byte every now and then, or without end,
 holds nobody's thread for longer than the deadline of deliveries (``WEIR_DELIVERY_S``).

@@ -71,13 +71,13 @@ def tokens_for(viewer: Viewer) -> QuerySet[ApiToken]:
 
 
 def is_last_administrator(user: User) -> bool:
-    """Whether nobody else who may log in administers the installation."""
+    """True if nobody else who may log in administers the installation."""
     return user.is_superuser and not User.objects.filter(
         is_superuser=True, is_active=True).exclude(pk=user.pk).exists()
 
 
 def has_ended(token: ApiToken, *, at: datetime) -> bool:
-    """Whether a token's time is over; one without an end was made before there were ends."""
+    """True if a token's time is over; one without an end was made before there were ends."""
     return token.expires is not None and token.expires <= at
 
 
@@ -88,7 +88,7 @@ def good_token(secret: str) -> ApiToken | None:
 
 
 def token_digest(secret: str) -> str:
-    """What is kept of a token. A fast hash is right: the secret is 256 random bits."""
+    """The stored digest of a token. A fast hash is right: the secret is 256 random bits."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

@@ -29,10 +29,10 @@ BACKEND = "dashboard.teams.logins.ThrottledBackend"
 
 
 class SignOnAdapter(DefaultSocialAccountAdapter):
-    """Where allauth has read who somebody is: logs the user in, and leaves allauth's own accounts alone."""
+    """Adapter from allauth's identity to Weir's users: logs the user in, and leaves allauth's own accounts alone."""
 
     def get_requests_session(self) -> requests.Session:
-        """How allauth asks the provider."""
+        """The session for allauth's requests to the provider."""
         return provider_session()
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> NoReturn:
@@ -60,7 +60,8 @@ def failed(reason: object) -> str:
 
 
 def identity_of(claimed: Mapping[str, Any]) -> Identity:
-    """Who somebody is by the ID token and what the provider answered about them, where both speak of one person."""
+    """The identity of a person by the ID token and what the provider answered about them, where both speak of one
+    person."""
     token, answered = claimed.get("id_token") or {}, claimed.get("userinfo") or {}
     subject = str(token.get("sub") or answered.get("sub") or "")
     claims = token | answered if answered.get("sub", subject) == subject else token

@@ -1,4 +1,4 @@
-"""How much of what all share one team may have: each limit a setting, and one error that names it and the way out."""
+"""Limits of what all share for one team: each limit a setting, and one error that names it and the way out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TeamLimit:
 
     @property
     def most(self) -> int:
-        """How many, by the setting."""
+        """The limit, by the setting."""
         return getattr(settings, self.setting.removeprefix("WEIR_"))
 
 

@@ -18,7 +18,7 @@ def require_secrets(team: Team, dataflow: Dataflow) -> None:
 
 
 def running_tasks_with(team: Team, name: str) -> int:
-    """How many running tasks name a team's secret."""
+    """The number of running tasks that name a team's secret."""
     takers = {
         task_type.name: task_type
         for task_type in jobs.task_types().values()

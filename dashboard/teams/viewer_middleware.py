@@ -1,4 +1,4 @@
-"""Who asks: pages are for people who are logged in; ``request.viewer`` is what they may see and do."""
+"""The viewer of a request: pages are for people who are logged in; ``request.viewer`` is what they may see and do."""
 
 from __future__ import annotations
 

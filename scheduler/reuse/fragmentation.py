@@ -19,7 +19,7 @@ from .defragment import fusions
 
 @dataclass(frozen=True, slots=True)
 class Fragmentation:
-    """The division of a running dataflow into queries. Queries that it shares with others count whole."""
+    """The fragmentation of a running dataflow. Queries that it shares with others count whole."""
 
     queries: int
     fewest: int  # that steps of defragmentation lead to; those that a schedule asked for are as many as they should be

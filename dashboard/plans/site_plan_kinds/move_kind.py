@@ -39,7 +39,7 @@ def _copied(slots: Mapping[str, str]) -> frozenset[str]:
 
 
 def _hindrance(plan: Plan) -> WeirError | None:
-    """Why a move would not begin: nothing is heard of the node that it goes to, or leaves."""
+    """The reason why a move would not begin: nothing is heard of the node that it goes to, or leaves."""
     leaving = {bundle.id: node_of(bundle.slot) for interruption in interruptions_of(plan)
                for bundle in interruption.queries}
     reached = {node_of(bundle.slot) for fragment in plan.fragments_after.values() for bundle in fragment.queries}

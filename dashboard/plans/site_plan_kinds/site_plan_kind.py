@@ -1,4 +1,4 @@
-"""What the site adds to a kind of plan, and what all of them are computed with."""
+"""Additions of the site to a kind of plan, and the common inputs of all of them."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class SitePlanKind:
 
 
 def computed_with(record: PlanRecord, *, prices: Prices | None = None) -> dict[str, Any]:
-    """What every planner is given: the dataflow's id, the catalogue, and the prices in force where none are given."""
+    """The common inputs of every planner: the dataflow's id, the catalogue, and the prices in force where none are
+    given."""
     return {
         "dataflow_id": str(record.dataflow_id), "task_types": jobs.task_types(), "prices": prices or prices_in_force()}

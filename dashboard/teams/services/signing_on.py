@@ -24,7 +24,7 @@ LONGEST_SUBJECT = 191  # what allauth's table keeps
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a provider says of somebody: who by its own name (``subject``), what to be called here, the groups."""
+    """Provider's statement about a person: who by its own name (``subject``), what to be called here, the groups."""
 
     issuer: str
     subject: str

@@ -51,7 +51,7 @@ def _lines(ring: TaskRing) -> Iterator[str]:
 
 
 def _copies(piece: RingRange) -> str:
-    """Who has copies of a range's state, how old the oldest is, and why there are no more."""
+    """The holders of a range's copies, the age of the oldest copy, and the reason why there are no more."""
     nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in piece.holders]
     age = "" if piece.copy_age_ms is None else f", the oldest is {figure_in_words(piece.copy_age_ms / 1000)} old"
     return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({piece.not_copied})' if piece.not_copied else ''}"
