@@ -274,7 +274,7 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
 
 
 def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
-    """So many events of a stream at most, the newest first, copied from the first look on; raises ``BrokerAway``."""
+    """The newest events of a stream, copied from the first look on; raises ``BrokerAway``."""
     with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
 

@@ -231,7 +231,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Somebody's approval of a plan for a team: the highest role that they had there."""
+    """An approval of a plan by a person for a team: the highest role that they had there."""
 
     person: int
     role: ApproverRole

@@ -163,13 +163,13 @@ class _Version:
 
     @cached_property
     def reused(self) -> tuple[str, ...]:
-        """Of what executes it, what runs already."""
+        """The parts that execute it and run already."""
         started = {task.id for task in self.merged.started}
         return tuple(dict.fromkeys(task_id for task_id in self.running.values() if task_id not in started))
 
     @cached_property
     def joined(self) -> tuple[str, ...]:
-        """Of that, what the version that runs does not use: it is others'."""
+        """The reused parts that the running version does not use: it is others'."""
         used = set(self.before.running.values())
         return tuple(task_id for task_id in self.reused if task_id not in used)
 

@@ -150,7 +150,8 @@ def beginnings(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) ->
 
 
 def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> str:
-    """For reviewers: from which moment its states and events are, and which tasks begin without any."""
+    """The note for reviewers on a beginning from a savepoint: from which moment its states and events are, and which
+    tasks begin without any."""
     moment = datetime.fromtimestamp(saved.at_ms / 1000, tz=UTC)
     tasks = beginnings(saved, dataflow, task_types)
     begun = _named(

@@ -127,5 +127,5 @@ def as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:
 
 
 def resting(estate: EstateView, reused: Iterable[str]) -> tuple[str, ...]:
-    """Those of some running tasks that rest."""
+    """The resting ones of some running tasks."""
     return tuple(task_id for task_id in reused if not is_working(estate, task_id))

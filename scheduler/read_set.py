@@ -53,12 +53,12 @@ class Reads:
         return frozenset(self.answers[BEGUN]) if BEGUN in self.answers else None
 
     def to_json(self) -> str:
-        """As it is stored."""
+        """The stored form."""
         return canonical_json(self.answers)
 
     @classmethod
     def from_json(cls, text: str) -> Reads:
-        """As it was stored."""
+        """The reads from their stored form."""
         return cls(json.loads(text))
 
 

@@ -49,7 +49,8 @@ def schedulable(
 def _schedulable(
     estate: EstateView, dataflow_id: str, dataflow: Dataflow, *, task_types: TaskTypes
 ) -> tuple[dict[str, Fragment], dict[str, str]]:
-    """By task of the document: the fragments of those that may be scheduled, and why others that work may not."""
+    """The fragments by task of the document: of those that may be scheduled, and why others that work
+    may not."""
     submitted = submitted_in(estate, dataflow_id)
     schedulable, stuck = {}, {}
     for task in dataflow.tasks:

@@ -217,7 +217,7 @@ def _is_switched(step: Step, fragment: Fragment, evidence: EnactmentEvidence) ->
 CLOSE_OUTLET = StepKind(
     name="close_outlet", words="Stop publishing the stream of {task} to {reader}",
     reverse="open_outlet", rank=0, unnoticed=True,
-    is_done=_every_query(lambda seen: seen.query is not None and not seen.publishes))
+    is_done=_every_query(lambda of_query: of_query.query is not None and not of_query.publishes))
 CLOSE_TAIL = StepKind(
     name="close_tail", words="Continue with {active} of {active_before} tasks of {tasks}",
     reverse="open_tail", rank=1, is_done=_every_query(_tail_is_closed), unnoticed=True)

@@ -123,7 +123,7 @@ class Alert(models.Model):
 
 
 class MuteRow(models.Model):
-    """Nobody is notified of a rule's alerts or an element's until a time; of a team's people, or of the estate."""
+    """A mute of a rule's alerts or an element's until a time; of a team's people, or of the estate."""
 
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
     rule_id = models.CharField(max_length=100, blank=True)

@@ -156,7 +156,7 @@ def _backlog(evidence: EvaluationScope) -> Readings | None:
 
 
 def _silent_source(evidence: EvaluationScope) -> Readings | None:
-    """By how much longer than in the last day each source has made nothing."""
+    """The silence of each source beyond its longest one of the last day, in seconds."""
     if not evidence.is_heard:
         return None
     sources = {
@@ -250,7 +250,7 @@ def _drift(evidence: EvaluationScope) -> Readings | None:
 
 
 def _farthest(drifts: list[Mapping[str, float]]) -> float:
-    """By how many percent running tasks are from a profile, at the worst."""
+    """The largest deviation of running tasks from a profile, in percent."""
     return max((
         100 * abs(drift["observed"] - drift["expected"]) / abs(drift["expected"])
         for drift in drifts if drift["expected"]), default=0.0)
@@ -338,7 +338,7 @@ def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
 
 
 def _too_few_copies(evidence: EvaluationScope) -> Readings | None:
-    """Of each node that reports, whether its queries have fewer copies than asked for: one cause for all nodes."""
+    """The nodes whose queries have fewer copies than asked for: one cause for all nodes."""
     if not evidence.is_heard:
         return None
     readings: Readings = {

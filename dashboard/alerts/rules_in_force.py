@@ -69,5 +69,5 @@ def _in_force(kind: RuleKind, row: RuleRow | None, team: Team | None) -> RuleInF
 
 
 def enabled(rules: Iterable[RuleInForce]) -> Mapping[str, RuleInForce]:
-    """Those that are on, by id."""
+    """The rules that are on, by id."""
     return {in_force.rule.id: in_force for in_force in rules if in_force.enabled}

@@ -226,7 +226,7 @@ def release(
 
 @router.get("/dataflows/{uuid:dataflow_id}/alternates/{task}/policy", response=PolicyAnswer)
 def policy(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
-    """By what a dynamic task is switched: its policy, what each guard saw, who holds it, and all versions."""
+    """The policy of a dynamic task: its policy, what each guard saw, who holds it, and all versions."""
     return json.loads(to_json(policy_told(request.viewer, dataflow_id, task)))
 
 

@@ -44,7 +44,7 @@ def drop_token(request: HttpRequest, token_id: int) -> Status:
 
 @router.get("/people", response=list[Person])
 def people(request: HttpRequest) -> list[dict[str, Any]]:
-    """Everybody with roles and tokens; for administrators of the installation."""
+    """The people with roles and tokens; for administrators of the installation."""
     return [_person_row(user) for user in teams.people(request.viewer)]
 
 

@@ -6,8 +6,8 @@ from ninja import Schema
 
 
 class SwitchIn(Schema):
-    """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
-    how many seconds it is held so then.
+    """The alternate that a dynamic task is to have, the tasks that switch with it, by which of theirs, and the seconds
+    that it is held so then.
 
     With ``hold_s`` it may be the alternate that is on. With ``at_once`` it does not warm up, where the task's
     alternates do; while one warms up, the alternate that is on ends that. With ``key`` it is that key's alone.

@@ -118,7 +118,7 @@ def team_models(request: HttpRequest, slug: str) -> dict[str, Any]:
 
 @router.get("/teams/{slug:slug}/approval-rules", response=ApprovalRules)
 def approval_rules(request: HttpRequest, slug: str) -> dict[str, Any]:
-    """By which rules a team approves; version null is the default: one approver, for everything, at any time."""
+    """The rules by which a team approves; version null is the default: one approver, for everything, at any time."""
     return schemas.approval_rules_row(teams.team(request.viewer, slug))
 
 

@@ -184,7 +184,7 @@ def _add_places(tasks: dict, plan: Plan) -> None:
 
 
 def _add_alternates(tasks: dict, plan: Plan) -> None:
-    """By which alternate each dynamic task is done once the plan is in force; empty of others."""
+    """Add the alternate of each dynamic task once the plan is in force; empty of others."""
     for entry in tasks.values():
         entry["on"] = ""
     dynamic = [entry for entry in tasks.values() if is_dynamic(entry["type"])]

@@ -110,12 +110,12 @@ class Drain:
 
     @property
     def staying(self) -> tuple[QueryThere, ...]:
-        """Those that cannot go."""
+        """The queries that cannot go."""
         return tuple(query for query in self.queries if query.why_not)
 
     @property
     def waiting(self) -> tuple[QueryThere, ...]:
-        """Those that something holds."""
+        """The queries that something holds."""
         return tuple(query for query in self.queries if query.held)
 
     @property

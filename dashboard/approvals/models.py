@@ -20,7 +20,7 @@ class Proposals(models.QuerySet):
     """Proposals by how far they are."""
 
     def open(self) -> Proposals:
-        """Nothing of them is in the estate yet."""
+        """The proposals of which nothing is in the estate yet."""
         return self.filter(status__in=OPEN)
 
     def under_way(self) -> Proposals:
@@ -28,11 +28,11 @@ class Proposals(models.QuerySet):
         return self.filter(status__in=UNDER_WAY)
 
     def relocating(self) -> Proposals:
-        """Those that take queries to other slots, and do nothing else."""
+        """The proposals that take queries to other slots, and do nothing else."""
         return self.filter(plan__kind__in=names_where("relocates"))
 
     def in_effect(self) -> Proposals:
-        """Those of which a plan was enacted that stayed: their own, or that of a removal's way back."""
+        """The proposals of which a plan was enacted that stayed: their own, or that of a removal's way back."""
         return self.filter(
             models.Q(status=DONE) | models.Q(status=ROLLED_BACK, plan__kind__in=TAKES_OUT), finished_at__isnull=False)
 
@@ -169,7 +169,7 @@ class Comment(models.Model):
 
 
 class Mention(models.Model):
-    """Somebody is named in a comment; ``seen`` once they have opened the proposal."""
+    """A mention of a person in a comment; ``seen`` once they have opened the proposal."""
 
     comment = models.ForeignKey(Comment, on_delete=models.CASCADE, related_name="mentions")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")

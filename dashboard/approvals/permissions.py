@@ -50,7 +50,7 @@ def require_author_or_admin(viewer: Viewer, proposal: Proposal) -> None:
 
 
 def require_operator(viewer: Viewer, proposal: Proposal) -> None:
-    """For rolling back: an approver of the dataflow's team."""
+    """Require the permission to roll back: an approver of the dataflow's team."""
     if not viewer.has_role(proposal.dataflow.team_id, Role.APPROVER):
         raise PermissionDenied(
             "Only an approver of its team may roll a proposal back.",

@@ -72,7 +72,7 @@ class BeginningsFromSavepoint:
 
     @property
     def at(self) -> datetime:
-        """As of which moment the states are."""
+        """The moment of the states."""
         return datetime.fromtimestamp(self.saved.at_ms / 1000, tz=UTC)
 
 

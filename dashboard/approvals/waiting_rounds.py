@@ -22,7 +22,7 @@ class Blocking:
 
 
 def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
-    """By round that waits, the plan that is being enacted or taken back."""
+    """The plan that is being enacted or taken back, by round that waits for it."""
     waiting = {row.key: getattr(row, "proposal", None) for row in rows if _waits(row)}
     if not waiting:
         return {}

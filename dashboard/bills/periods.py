@@ -13,7 +13,7 @@ NAMES = {"today": "Today", "7d": "7 days", "month": "This month", "custom": "Oth
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From the beginning of a day until before the beginning of another."""
+    """A period from the beginning of a day until before the beginning of another."""
 
     name: str
     since: datetime

@@ -20,7 +20,7 @@ def prices_at(at: datetime) -> Prices:
 
 
 def note_prices(*, at: datetime) -> None:
-    """From a moment on the prices of the settings apply, where they are others than before."""
+    """Note the prices of the settings, where they are others than before, as valid from a moment on."""
     now = _to_json(tariff())
     newest = PriceList.objects.first()
     if newest is None or newest.prices != now:

@@ -93,7 +93,7 @@ class Charge:
 
     @property
     def latency_known(self) -> float:
-        """For which part of the time it is known what of it was for latency, from 0 to 1."""
+        """The part of the time for which the part for latency is known, from 0 to 1;"""
         return self.latency.known_ms / self.needed_ms if self.needed_ms else 1.0
 
     @property
@@ -224,7 +224,7 @@ def _charge(row: dict[str, Any]) -> Charge:
 def _others(
     viewer: Viewer, record: DataflowRecord, fingerprints: Iterable[str], period: Period
 ) -> dict[str, tuple[DataflowRecord, ...]]:
-    """By running task, the other dataflows that had a part in it, as far as the viewer may know of them."""
+    """The other dataflows that had a part in each running task, as far as the viewer may know of them."""
     rows = _in(period).filter(
         visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), dataflow__isnull=False
     ).exclude(dataflow=record).values_list("fingerprint", "dataflow").distinct()

@@ -20,8 +20,8 @@ Tasks = Mapping[str, list[tuple[str, float, str]]]  # as in ``measuring``
 def same_queries_since(
     last: SlotReading | None, counters: Counters, tasks: Tasks, alternates: Mapping[str, str], *, at: datetime
 ) -> datetime:
-    """Since when a slot's process has run these queries, with these tasks and alternates, in these modes and without a
-    restart of any."""
+    """The time since which a slot's process has run these queries, with these tasks and alternates, in these modes and
+    without a restart of any."""
     if last is None or last.same_since is None or last.counters["since_ms"] != counters.since_ms:
         return at
     before = last.counters["queries"]

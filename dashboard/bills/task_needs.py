@@ -17,12 +17,12 @@ PAYS = frozenset({RUNNING})  # a dataflow in any other state needs nothing
 
 
 def follow_dataflow(record: DataflowRecord) -> None:
-    """In the transaction that moves a dataflow: from now on it needs its tasks, or no longer does."""
+    """Note a dataflow's needs in the transaction that moves it: from now on it needs its tasks, or no longer does."""
     note_needs(dataflow_id=record.pk, status=record.status, at=timezone.now())
 
 
 def note_needs(*, dataflow_id: UUID | str, status: str, at: datetime) -> None:
-    """From a moment on a dataflow in this state needs the running tasks that it uses, and no others."""
+    """Note the running tasks that a dataflow in this state needs from a moment on, and no others."""
     uses = Use.objects.filter(dataflow_id=dataflow_id, paused=False) if status in PAYS else Use.objects.none()
     _store(uses, NeedRow.objects.filter(dataflow_id=dataflow_id, until=None), at)
 

@@ -18,7 +18,7 @@ _kept: tuple[list[Any], Sequence[DataflowRecord]] = ([], ())
 
 
 def records_of(ids: Collection[str]) -> Sequence[DataflowRecord]:
-    """Those of these dataflows that there are, each with its team. To be read: others have the same objects."""
+    """The existing ones of these dataflows, each with its team. To be read: others have the same objects."""
     global _kept
     if not ids:
         return ()

@@ -70,7 +70,7 @@ def _of_django() -> Iterator[tuple[str, str]]:
 
 
 def _help_of(parser: ArgumentParser) -> Iterator[str]:
-    """Of a command and of its parts."""
+    """The help of a command and of its parts."""
     for action in parser._actions:
         if _OF_DJANGO.intersection(action.option_strings):
             action.help = SUPPRESS

@@ -76,7 +76,7 @@ class SiteProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is awaited any more."""
+        """End all waits."""
         self._forget_timer()
         super().connection_lost(exc)
 
@@ -86,7 +86,7 @@ class SiteProtocol(HttpToolsProtocol):
         self._taking = self.loop.call_later(ANSWER_WAIT.most, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """It takes more."""
+        """Let writing go on."""
         self._taking.cancel()
         super().resume_writing()
 

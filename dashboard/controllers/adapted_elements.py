@@ -13,7 +13,7 @@ from scheduler.model.estate import Estate
 
 
 def adapted_elements(estate: Estate, *, at: datetime) -> dict[str, AdaptedElement]:
-    """By running task, as guards were last evaluated."""
+    """The adapted elements by running task, as guards were last evaluated."""
     elements = elements_of(estate, CONTROLLERS)
     if not elements:
         return {}

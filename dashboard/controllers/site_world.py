@@ -86,7 +86,7 @@ class StoredWorld:
 
     @cached_property
     def view(self) -> View:
-        """Everything that there is, with a reading of it."""
+        """The view of the whole estate, with a reading of it."""
         return view_for(EVERYTHING)
 
     @property
@@ -116,7 +116,7 @@ class StoredWorld:
 
     @cached_property
     def prices(self) -> Prices:
-        """As the settings have them, for batches as they are."""
+        """The prices of the settings, for batches as they are."""
         return prices_in_force()
 
     @cached_property
@@ -158,7 +158,7 @@ class StoredWorld:
 
     @cached_property
     def started_s(self) -> Mapping[str, float]:
-        """Since when each fragment runs."""
+        """The start of each fragment."""
         return {name: started.timestamp() for name, started in FragmentRow.objects.values_list("pk", "started_at")}
 
     @cached_property
@@ -168,7 +168,7 @@ class StoredWorld:
 
     @property
     def fusing_rule(self) -> DefragmentRule:
-        """As the settings have it."""
+        """The rule of the settings."""
         return rule()
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
@@ -186,16 +186,16 @@ class StoredWorld:
 
     @property
     def hold_s(self) -> float:
-        """As the settings have it."""
+        """The time of the settings, in seconds."""
         return float(settings.HOLD_S)
 
     @property
     def usual_interval_s(self) -> float:
-        """As the settings have it."""
+        """The interval of the settings, in seconds."""
         return float(settings.TRIGGER_MS) / 1000
 
     def slow_tasks(self) -> Sequence[SlowTask] | None:
-        """By what passed since queries are slow; none where isolation is off."""
+        """The slow tasks, by what passed since queries are slow; none where isolation is off."""
         return self._slow_tasks
 
     @cached_property
@@ -206,7 +206,7 @@ class StoredWorld:
 
     @property
     def thresholds(self) -> Thresholds:
-        """As the settings have them."""
+        """The thresholds of the settings."""
         return thresholds()
 
     def deployment(self, cores: Mapping[str, float], behind: Collection[str]) -> Deployment:
@@ -222,7 +222,7 @@ class StoredWorld:
 
     @cached_property
     def goals(self) -> Mapping[str, DataflowGoals]:
-        """Of dataflows that run: as they were chosen, or as their documents say."""
+        """The goals of dataflows that run: as they were chosen, or as their documents say."""
         rows = self.view.records.values() if "view" in self.__dict__ else DataflowRecord.objects.filter(
             status=dataflows.RUNNING).exclude(goals=None, goals_chosen=None)
         return {str(row.pk): goals for row in rows
@@ -230,27 +230,27 @@ class StoredWorld:
 
     @property
     def algorithm(self) -> str:
-        """As the settings have it."""
+        """The algorithm of the settings."""
         return str(settings.ADAPTATION)
 
     def elements(self) -> Mapping[str, AdaptedElement]:
-        """By the guards' newest values, and who holds what."""
+        """The adapted elements, by the guards' newest values and the holds."""
         return adapted_elements(self.estate, at=self.at)
 
     def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
-        """By the newest plan in force that says how it runs."""
+        """The schedule by the newest plan in force that says how the dataflow runs."""
         return schedule_in_force(dataflow)
 
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
-        """By the same pair, from the profiles and slots of now."""
+        """The schedule by the same pair, from the profiles and slots of now."""
         return schedule_for(dataflow, source_per_s)
 
     def key_loads(self, fragments: Sequence[Fragment]) -> Mapping[str, KeyLoads]:
-        """As their writers count them now."""
+        """The distribution of events over keys, as their writers count them now."""
         return measured_key_loads(self.estate, fragments)
 
     def used_profiles(self) -> Sequence[UsedProfile]:
-        """As they were compared last."""
+        """The used profiles, as they were compared last."""
         return [used for used, _ in self._used_profiles.values() if used.drifts]
 
     @cached_property
@@ -271,7 +271,7 @@ class StoredWorld:
         return where_measured(record, self._free_slots)
 
     def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
-        """Of the profile that the round's sweep has found."""
+        """The drifts of the profile that the round's sweep has found."""
         return drifts_since(loop_round.key)
 
     def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:

@@ -15,7 +15,7 @@ log = structlog.get_logger(__name__)
 
 
 def access_changed(user_id: int) -> None:
-    """After commit, have every live connection of this user checked again."""
+    """Have every live connection of this user checked again, after commit."""
     transaction.on_commit(lambda: _send(user_id), robust=True)
 
 

@@ -105,7 +105,8 @@ def writing() -> Iterator[None]:
 
 
 def hold_rights(*, taking: bool) -> None:
-    """Until this transaction ends nobody loses a right; with ``taking`` no other one that goes by rights is under way.
+    """Hold rights until this transaction ends: nobody loses one; with ``taking`` no other one that goes by rights is
+    under way.
 
     SQLite has one writer anyway. On PostgreSQL this comes before all other locks of the transaction, so that no two
     wait for each other.

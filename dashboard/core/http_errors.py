@@ -88,7 +88,7 @@ class BadInput(WeirError):
 
 
 class LoginRequired(WeirError):
-    """Nobody is logged in."""
+    """The request comes from nobody who is logged in."""
 
     code = "login_required"
 

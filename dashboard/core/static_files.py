@@ -56,7 +56,7 @@ def collect() -> bool:
 
 
 def _digest_of_sources() -> str:
-    """Of all files that are collected, and of what collects them."""
+    """The digest of all files that are collected, and of what collects them."""
     digest = hashlib.sha256(f"{version('django')} {version('whitenoise')}\0".encode() + Path(__file__).read_bytes())
     for finder in get_finders():
         for name, storage in sorted(finder.list(_NOT_SERVED), key=itemgetter(0)):

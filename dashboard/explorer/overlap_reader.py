@@ -116,7 +116,7 @@ def _tasks_of(dataflow_ids: Iterable[UUID]) -> dict[UUID, set[str]]:
 
 
 def _sharing_most(running: QuerySet, selected: QuerySet) -> set[UUID]:
-    """Of too many, those that share the most tasks with any other that the viewer may know of."""
+    """The dataflows of too many that share the most tasks with any other that the viewer may know of."""
     several = Use.objects.filter(dataflow__in=running).order_by().values("running_task").annotate(
         users=Count("dataflow")).filter(users__gt=1).values("running_task")
     return _first(Use.objects.filter(dataflow__in=selected, running_task__in=several), MOST_DATAFLOWS)

@@ -124,7 +124,8 @@ def _users(uses: QuerySet[Use]) -> list[dict[str, Any]]:
 
 
 def _outputs(uses: QuerySet[Use], behind: set[str]) -> tuple[dict[str, tuple[list[str], int]], int]:
-    """By dataflow: the sinks that get nothing without the task, and how many still do; and all that get nothing."""
+    """The outputs that depend on the task, by dataflow: the sinks that get nothing without the task, and how many still
+    do; and all that get nothing."""
     sinks = Use.objects.filter(dataflow__in=uses.values("dataflow"), is_sink=True).order_by("position")
     groups: dict[str, tuple[list[str], int]] = {}
     for dataflow_id, task, name in sinks.values_list("dataflow_id", "running_task_id", "task_id").iterator(5000):

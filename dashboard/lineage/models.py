@@ -6,6 +6,6 @@ from django.db import models
 
 
 class LineageMark(models.Model):
-    """From when on plans that were done are sent; each is sent once, by the keys of the outbox."""
+    """The moment from which plans that were done are sent; each is sent once, by the keys of the outbox."""
 
     since = models.DateTimeField()

@@ -192,7 +192,7 @@ class Connection:
         return True
 
     async def _catch_up(self, topic: str, watched: WatchedTopic) -> bool:
-        """From the client's snapshot to the newest version, patch by patch; or it fetches anew."""
+        """Lead from the client's snapshot to the newest version, patch by patch; or it fetches anew."""
         version = watched.builder.version
         state = watched.builder.state_at(watched.seq)
         if state is not None:

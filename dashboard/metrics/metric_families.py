@@ -38,10 +38,10 @@ def exposition() -> bytes:
 
 
 class _Estate(Collector):
-    """Everything, read once a scrape."""
+    """The whole estate, read once a scrape."""
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing beforehand: it would be read twice."""
+        """No families beforehand: it would be read twice."""
         return []
 
     def collect(self) -> Families:

@@ -207,7 +207,8 @@ def _heirs(fragment: Fragment, leaving: RunningBundle) -> list[str]:
 def _losses(
     ranges: Sequence[RingRange], holders_of: Mapping[State, tuple[str, ...]], zones: Mapping[str, str]
 ) -> list[RingLoss]:
-    """By machine that has ranges, or takes some along; a bundle's state counts once, though it has several ranges."""
+    """The losses by machine that has ranges, or takes some along; a bundle's state counts once, though it has several
+    ranges."""
     losses, machines = [], {node: node for nodes in holders_of.values() for node in nodes}
     for node in sorted({piece.node for piece in ranges}.union(machines)):
         here = [piece for piece in ranges if piece.node == node]

@@ -193,8 +193,8 @@ class TaskMeter(models.Model):
 
 
 class HandoverPause(models.Model):
-    """For how long nothing worked at the tasks of a query that went on with others' work, as its node told, and
-    whether these were on another node."""
+    """The time in which nothing worked at the tasks of a query that went on with others' work, as its node reported,
+    and whether these were on another node."""
 
     query = models.CharField(max_length=40)
     at_ms = models.BigIntegerField(db_index=True)
@@ -328,7 +328,8 @@ class GuardState(models.Model):
 
 
 class PolicyVersion(models.Model):
-    """By what a dynamic task was switched from a moment on: versions count from 1, for 0 is what its document says.
+    """A policy by which a dynamic task was switched from a moment on: versions count from 1, for 0 is what its document
+    says.
 
     ``document`` is null where a version is what the document says again. ``proposal`` is the id of the one by which it
     came, or that it was taken back with.
@@ -348,7 +349,7 @@ class PolicyVersion(models.Model):
 
 
 class AlternateHold(models.Model):
-    """Until when a dynamic task stays as somebody has set it by hand, whatever other policy sources want."""
+    """A hold: a dynamic task stays as somebody has set it by hand until a time, whatever other policy sources want."""
 
     task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint
     alternate = models.CharField(max_length=64)
@@ -357,7 +358,8 @@ class AlternateHold(models.Model):
 
 
 class KeyHold(models.Model):
-    """Until when a key of a dynamic task has the alternate that somebody has set by hand, whatever chooses for keys."""
+    """A hold on a key of a dynamic task: its alternate stays as somebody has set it by hand until a time, whatever
+    chooses for keys."""
 
     task = models.CharField(max_length=64)  # a running task's fingerprint
     key = models.CharField(max_length=200)  # its text (`scheduler.model.key_texts`)

@@ -28,7 +28,7 @@ class ShownCharge:
 
     @property
     def measured_for(self) -> str:
-        """For which part of the time it was measured what was for latency, where that is not all of it."""
+        """The part of the time for which the part for latency was measured, where that is not all of it."""
         return f"{self.charge.latency_known:.0%}" if self.charge.latency_known < MEASURED else ""
 
 

@@ -53,7 +53,7 @@ class Chart:
 
     @property
     def unit(self) -> str:
-        """Of its values; empty where they count something."""
+        """The unit of its values; empty where they count something."""
         metric = metric_named(next(iter(self.lines)))
         return metric.unit if metric else ""
 

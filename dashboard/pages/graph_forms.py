@@ -263,7 +263,7 @@ def _rate(text: str) -> tuple[float | None, dict[str, str]]:
 
 
 def _require_stream(task: Mapping[str, Any]) -> None:
-    """Raises unless a task gives a stream, as far as its type is known."""
+    """Raise unless a task gives a stream, as far as its type is known."""
     if _kind(task, jobs.task_types()) == "sink":
         raise GraphNotEditable(
             f"Task {task['id']} is a sink: nothing comes after it.", remedy="Choose the task before it.")

@@ -63,14 +63,14 @@ class ChosenRange:
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The range in words."""
         if self.name:
             return f"Last {RANGES[self.name].title}"
         return f"{_minute(self.begin_s)} to {_minute(self.end_s)} UTC"
 
     @property
     def query(self) -> str:
-        """As a page's address names it."""
+        """The range in a page's address."""
         span = {"range": self.name} if self.name else {"from": iso_minute(self.begin_s), "to": iso_minute(self.end_s)}
         return urlencode(span | ({"over": self.over} if self.over else {}))
 

@@ -94,7 +94,7 @@ def in_words(rules: Rules) -> list[str]:
 
 
 def _pauses() -> list[dict[str, Any]]:
-    """For how long outputs stand still by what handovers took here, in ms: usually, and at most in 19 of 20."""
+    """The pauses of outputs by what handovers took here, in ms: usually, and at most in 19 of 20."""
     return [
         {"where": where, "usual_ms": settings.TRIGGER_MS + usual_gap_ms(between_nodes=between_nodes),
          "most_ms": settings.TRIGGER_MS + expected_gap_ms(between_nodes=between_nodes)}

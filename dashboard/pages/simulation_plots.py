@@ -16,7 +16,7 @@ COURSES = {"values": ("value Γ", ".2f"), "reached": ("throughput Ω", ".0%"), "
 
 
 def side_by_side_figures(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """By figure a line for each algorithm, over hours."""
+    """The figures with a line for each algorithm, over hours."""
     return {course: _lines(
         ((result["name"], result[course]) for result in results), every_s=STEP_S, format=form)
         for course, (_, form) in COURSES.items()}

@@ -14,7 +14,7 @@ LEAST_RATE_PER_S, MOST_RATE_PER_S = 1e-6, 1e12  # one event in eleven days; what
 
 
 class InvalidChoice(WeirError):
-    """There is no such pair of allocation and mapping, or no such routing."""
+    """The pair of allocation and mapping, or the routing, does not exist."""
 
     code = "invalid_choice"
 

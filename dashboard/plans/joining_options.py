@@ -71,7 +71,7 @@ def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
 
 
 def joined_by(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a plan's options those that a submission has: not which version it takes the place of, and how."""
+    """The options of a submission among a plan's options: not which version it takes the place of, and how."""
     return {name: value for name, value in options.items() if name not in ("former", "anew")}
 
 

@@ -37,18 +37,19 @@ TOO_LITTLE_CORES = 0.0005  # to be told as more or less
 
 
 def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
-    """As `latency_of`, with ``remedies`` of each limit that cannot be met, or was missed over its whole span."""
+    """The answer of `latency_of`, with ``remedies`` of each limit that cannot be met, or was missed over its whole
+    span."""
     record = dataflow_of(viewer, dataflow_id)
     return _with_remedies(record, latency_of(viewer, dataflow_id), opens=opens)
 
 
 def latency_card_with_remedies(viewer: Viewer, record: DataflowRecord, *, opens: bool = True) -> dict[str, Any]:
-    """As `latency_card`, with ``remedies`` as `latency_with_remedies`."""
+    """The answer of `latency_card`, with ``remedies`` as `latency_with_remedies`."""
     return _with_remedies(record, latency_card(viewer, record), opens=opens)
 
 
 def cpu_in_words(cores: float, per_hour: float, currency: str) -> str:
-    """So much CPU more or less, with its price."""
+    """An amount of CPU, more or less, with its price."""
     if abs(cores) < TOO_LITTLE_CORES:
         return "as much CPU as now"
     money = f"{'-' if per_hour < 0 else '+'}{in_digits(abs(per_hour), most=2)}"
@@ -66,7 +67,8 @@ def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: boo
 def _remedies(
     record: DataflowRecord, limit: LatencyLimit, status: Mapping[str, Any], *, opens: bool
 ) -> list[dict[str, Any]]:
-    """Of one limit; none where what its queries cost is not known (any more), or shorter intervals would meet it.
+    """The remedies of one limit; none where what its queries cost is not known (any more), or shorter intervals would
+    meet it.
 
     Of one that is missed, or measured far above what is expected, whatever was measured beyond stays, whatever is done.
     """

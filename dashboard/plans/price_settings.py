@@ -97,7 +97,8 @@ def queries_alone(
 
 
 def prices_in_force() -> Prices:
-    """As `prices`, for what changes queries that run: batches as far apart as these have them, in the harmonic mean."""
+    """The prices of `prices`, for what changes queries that run: batches as far apart as these have them, in the
+    harmonic mean."""
     priced, paces_ms = prices(), list(priced_ms_of().values())
     return replace(priced, trigger_ms=round(harmonic_mean(paces_ms))) if paces_ms else priced
 

@@ -66,7 +66,7 @@ def observation_of(row: ObservationRow) -> Observation:
 
 
 def _some(observed_bundles: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
-    """As many as are noted at once; others the next time."""
+    """The bundles to note at once; others the next time."""
     begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(observed_bundles)
     return (observed_bundles[begin:] + observed_bundles[:begin])[:MOST_AT_ONCE]
 

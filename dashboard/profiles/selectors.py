@@ -102,7 +102,7 @@ def profiles(viewer: Viewer, *, search: str = "") -> QuerySet[ProfileRecord]:
 
 
 def matching(records: QuerySet[ProfileRecord], search: str) -> QuerySet[ProfileRecord]:
-    """Those that have all words, in type, config or origin."""
+    """The profiles that have all words, in type, config or origin."""
     for word in search.replace("\0", "").split()[:8]:
         records = records.filter(Q(task_type__icontains=word) | Q(config__icontains=word) | Q(origin__icontains=word))
     return records
@@ -119,7 +119,7 @@ def history_of(record: ProfileRecord) -> QuerySet[ProfileRecord]:
 
 
 def set_aside(viewer: Viewer) -> QuerySet[ProfileRecord]:
-    """Of each kind that the viewer may know of and of which none is in use, the one that was so last; by type."""
+    """The last used profile of each kind that the viewer may know of and of which none is in use; by type."""
     instead = Q(active=True) | Q(changed__gt=OuterRef("changed"))
     records = ProfileRecord.objects.filter(permissions.known_to(viewer), active=False)
     records = records.exclude(Exists(ProfileRecord.objects.filter(instead, key=OuterRef("key"))))

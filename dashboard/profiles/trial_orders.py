@@ -51,7 +51,7 @@ def take_result(trial: TrialRecord, result: TrialResult, *, bounds: Sweep) -> No
 
 
 def counting(trials: Trials) -> Trials:
-    """Those of the trials from which something follows, without their series: with figures, and not set aside."""
+    """The trials from which something follows, without their series: with figures, and not set aside."""
     return trials.exclude(stable=None).filter(set_aside=False).without_raw()
 
 

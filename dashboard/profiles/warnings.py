@@ -156,7 +156,7 @@ def _drift(drift: Mapping[str, Any]) -> str:
 
 
 def _busy(records: Iterable[ProfileRecord]) -> dict[Any, dict[str, float]]:
-    """By how much other work disturbed the trials of each of these profiles, of those where it did."""
+    """The disturbance of the trials of each of these profiles by other work, of those where it was."""
     machines: dict[Any, list[Mapping[str, Any]]] = {}
     rows = TrialRecord.objects.filter(sweep__profile__in=list(records), set_aside=False).order_by("sweep_id", "number")
     for profile_id, machine in rows.values_list("sweep__profile_id", "machine"):

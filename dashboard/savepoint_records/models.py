@@ -38,7 +38,7 @@ class SavepointRow(models.Model):
 
     @property
     def states(self) -> SavedStates:
-        """It as a plan knows it; only of one that is whole."""
+        """The states as a plan knows them; only of one that is whole."""
         if self.saved_at_ms is None:
             raise ValueError(f"savepoint {self.id} is not whole")
         return SavedStates(

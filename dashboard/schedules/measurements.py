@@ -148,7 +148,7 @@ def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str
 
 
 def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
-    """By task, the median seconds from an event's birth until the task was done with it, where they are measured."""
+    """The median seconds from an event's birth until each task was done with it, where they are measured."""
     flows = {task: view.reading.flows.tasks.get(running[task]) for task in fragments}
     return {
         task: flow.latency_p50_ms / 1000 for task, flow in flows.items()

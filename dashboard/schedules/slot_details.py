@@ -130,7 +130,7 @@ class Grid:
 
     @property
     def slots(self) -> tuple[SlotCell, ...]:
-        """Those of all nodes."""
+        """The slots of all nodes."""
         return tuple(slot for node in self.nodes for slot in node.slots)
 
 
@@ -154,7 +154,7 @@ class _Maker:
 
     @cached_property
     def tasks(self) -> dict[str, RunningTask]:
-        """Those that run and those that the plan starts or stops; as many as there are, so once."""
+        """The tasks that run and those that the plan starts or stops; as many as there are, so once."""
         started = self.plan.started if self.plan else ()
         stopped = self.plan.stopped if self.plan else ()
         return {**self.view.estate.tasks, **{task.id: task for task in (*stopped, *started)}}

@@ -42,7 +42,7 @@ class SimulationTooLong(InvalidSimulation):
 
 
 class _NotWanted(Exception):
-    """Somebody has cancelled it."""
+    """The simulation was cancelled."""
 
 
 def is_any_open() -> bool:

@@ -57,7 +57,7 @@ class SimulationInputs:
     speeds: Mapping[str, list[float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored."""
+        """The stored form."""
         return {
             "tasks": {task: [asdict(alternate) for alternate in alternates.values()]
                       for task, alternates in self.dataflow.tasks.items()},
@@ -66,7 +66,7 @@ class SimulationInputs:
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> SimulationInputs:
-        """From what is stored."""
+        """The inputs from their stored form."""
         return cls(ElasticDataflow(
             {task: {alternate["name"]: Alternate(**alternate) for alternate in alternates}
              for task, alternates in stored["tasks"].items()},
@@ -92,7 +92,7 @@ def machine_classes() -> tuple[VmClass, ...]:
 
 
 def recorded_speeds(*, at: datetime) -> dict[str, list[float]]:
-    """By node how quick its cores were, as a part of what was calibrated, in steps of `STEP_S`, the newest last; of the
+    """The speed of each node's cores, as a part of what was calibrated, in steps of `STEP_S`, the newest last; of the
     longest time that can be simulated, and without nodes of which nothing is kept."""
     nodes = NodeRow.objects.order_by("pk").values_list("pk", flat=True)[:MOST_NODES]
     lines = {node: Series(NODE, node, "core_speed") for node in nodes}

@@ -65,7 +65,7 @@ class LearnedChoices:
         return ()
 
     def store(self) -> None:
-        """Nothing: what was chosen is stored when it is."""
+        """Store nothing: what was chosen is stored when it is."""
 
     def _choose(
         self, estate: Estate, task_id: str, config: Mapping[str, Any], names: set[str], bound: float | None,

@@ -44,4 +44,4 @@ class WarmUps:
         return wanted_switches
 
     def store(self) -> None:
-        """Nothing: what it needs is in the broker."""
+        """Store nothing: what it needs is in the broker."""

@@ -65,7 +65,7 @@ def begin_attempt(request: HttpRequest) -> None:
 
 
 def forget_attempts(request: HttpRequest) -> None:
-    """Somebody has come in: what the address began before counts no more."""
+    """Forget the attempts of an address that has come in: what the address began before counts no more."""
     LoginFailure.objects.filter(username="", address=_address(request)).delete()
 
 

@@ -66,7 +66,8 @@ def viewer_of(user: User) -> Viewer:
 
 
 def viewer_at_turn(user: User) -> Viewer:
-    """As `viewer_of`, by what the database says when a command has its turn, for which it has waited in line."""
+    """The viewer as by `viewer_of`, by what the database says when a command has its turn, for which it has waited in
+    line."""
     before, user.looked_at = user.looked_at, None
     user.refresh_from_db(fields=["is_active", "is_superuser"])
     viewer = viewer_of(user)

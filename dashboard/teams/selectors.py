@@ -93,7 +93,7 @@ def token_digest(secret: str) -> str:
 
 
 def people(viewer: Viewer) -> QuerySet[User]:
-    """Everybody with teams and tokens, by name; for administrators of the installation."""
+    """The people with teams and tokens, by name; for administrators of the installation."""
     require_superuser(viewer)
     memberships = Membership.objects.select_related("team").order_by("team__name")
     return User.objects.order_by("username").prefetch_related(

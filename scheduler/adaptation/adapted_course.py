@@ -21,7 +21,7 @@ class Drawn(Chance, Protocol):
     """The random source of an oracle's errors."""
 
     def normal(self, mean: float, deviation: float, size: int) -> np.ndarray:
-        """So many numbers of a normal distribution."""
+        """Numbers of a normal distribution."""
 
 
 class Forecaster(Protocol):

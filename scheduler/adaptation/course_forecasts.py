@@ -169,8 +169,8 @@ def forecast_course(
 
 
 def origins_of(samples: int, steps: int, season: int, most: int = ORIGINS) -> list[int]:
-    """From how many known samples each a backtest forecasts: evenly over the newer half, and once a season is known
-    where there is one; each has all steps after it."""
+    """The numbers of known samples from which backtests forecast: evenly over the newer half, and once a season is
+    known where there is one; each has all steps after it."""
     first, last = max(RECENT + 1, samples // 2), samples - steps
     if samples - steps >= season + RECENT + 2 * LEAST_ORIGINS:
         first = max(first, season + RECENT)

@@ -102,7 +102,7 @@ def remove_cores(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: flo
 
 
 def weight_of(draft: PlacementDraft, problem: AdaptationProblem, task: str, vm: str, at_s: float) -> float:
-    """Of a machine, for a task that is to lose a core (4.10): the least is taken from."""
+    """The weight of a machine, for a task that is to lose a core (4.10): the least is taken from."""
     rented = draft.vms[vm]
     kind = rented.kind
     per_price = kind.cores * draft.speed(vm) / kind.per_hour if kind.per_hour else math.inf

@@ -58,7 +58,7 @@ def costs_of_alternates(problem: AdaptationProblem, *, central: bool) -> dict[st
 
 
 def choose_alternates(problem: AdaptationProblem, *, central: bool) -> dict[str, str]:
-    """Of each task the alternate that is worth most for its cost."""
+    """The alternate of each task that is worth most for its cost."""
     costs = costs_of_alternates(problem, central=central)
     return {task: _best(alternates, costs[task]) for task, alternates in problem.dataflow.tasks.items()}
 
@@ -87,7 +87,7 @@ def add_cores(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: float 
 
 
 def _beside_writer(draft: PlacementDraft, problem: AdaptationProblem, task: str, at_s: float) -> str:
-    """For a task that does all that the network lets through: a machine of who writes for it, or one more."""
+    """Machine for a task that does all that the network lets through: a machine of who writes for it, or one more."""
     for parent in problem.dataflow.parents[task]:
         for vm in draft.cores[parent]:
             if draft.free[vm] and vm not in draft.cores[task]:

@@ -97,7 +97,7 @@ def _climbed(
 def _rounded(
     problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], powers: Mapping[str, float]
 ) -> PlacementDraft:
-    """So many cores for each task on machines of the class whose power costs least, and more if Ω is not Ω̂ by them."""
+    """The cores for each task on machines of the class whose power costs least, and more if Ω is not Ω̂ by them."""
     kind = min(problem.classes, key=lambda vm_class: (
         vm_class.per_hour / (vm_class.cores * vm_class.speed), -vm_class.cores * vm_class.speed))
     vms: dict[str, RentedVm] = {}
@@ -148,8 +148,7 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
 def _adapted_in_bulk(
     problem: AdaptationProblem, running: ElasticPlacement, scenarios: Sequence[Conditions], at_s: float
 ) -> PlacementDraft:
-    """As the search does for few cores, but that each way is judged by the linear program, and the best alone is done.
-    """
+    """The result of the search where each candidate is judged by the linear program, and the best alone is done."""
     middle = replace(scenarios[0], rates_per_s={
         source: sum(scenario.rates_per_s[source] for scenario in scenarios) / len(scenarios)
         for source in scenarios[0].rates_per_s})

@@ -102,7 +102,7 @@ def _scale(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: float, be
 
 
 def _scale_up(draft: PlacementDraft, problem: AdaptationProblem, at_s: float, hours: float) -> None:
-    """For the shortest task a core more, or the next cheaper alternate, whichever costs less profit.
+    """Add a core to the shortest task, or take the next cheaper alternate, whichever costs less profit.
 
     Against an alternate stand all cores that the task is short of: one core is always cheaper than a worse alternate.
     """
@@ -126,7 +126,7 @@ def _scale_up(draft: PlacementDraft, problem: AdaptationProblem, at_s: float, ho
 def _scale_down(
     draft: PlacementDraft, problem: AdaptationProblem, task: str, at_s: float, hours: float, ends_s: float
 ) -> bool:
-    """For a task a core less, or the next dearer alternate, whichever brings more profit, if Ω stays; whether one."""
+    """Take a core from a task, or the next dearer alternate, whichever brings more profit, if Ω stays; whether one."""
     active = draft.active[task]
     dearer = [name for name, alternate in problem.dataflow.tasks[task].items()
               if alternate.event_s > draft.alternate(task).event_s]
@@ -157,6 +157,6 @@ def _scale_down(
 
 
 def _worth_of(draft: PlacementDraft, problem: AdaptationProblem, task: str, name: str) -> float:
-    """By how much Γ rises with an alternate in place of the active one."""
+    """The rise of Γ with an alternate in place of the active one."""
     alternates = problem.dataflow.tasks[task]
     return (alternates[name].worth - alternates[draft.active[task]].worth) / len(problem.dataflow.tasks)

@@ -104,7 +104,7 @@ def orders_for(
 
 
 def _given_back(staying: Collection[OrderedMachine], *, spare: int, at_s: float) -> list[StopMachine]:
-    """Those whose paid hour ends and whose slots are spare, the dearest first."""
+    """The machines whose paid hour ends and whose slots are spare, the dearest first."""
     orders = []
     for machine in sorted(staying, key=lambda rented: (-rented.vm.kind.per_hour, rented.node)):
         left_s = left_of_begun_hour(machine.vm.begun_s, at_s)

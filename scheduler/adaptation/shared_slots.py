@@ -74,12 +74,12 @@ class AdaptationAnswer:
 
     @property
     def switches(self) -> dict[str, str]:
-        """By task the alternate that is to be switched on."""
+        """The alternates that are to be switched on, by task."""
         return {task: name for task, name in self.chosen.active.items() if self.now.active[task] != name}
 
 
 class _NoChance:
-    """For algorithms that draw nothing: those that decide within a step of any size."""
+    """A source of chance for algorithms that draw nothing: those that decide within a step of any size."""
 
     def uniform(self, low: float, high: float, size: int) -> Rates:
         raise ValueError("an algorithm that draws does not decide about slots that are shared")

@@ -14,7 +14,7 @@ FIRED, MORE, OVER = "fired", "more", "over"
 
 @dataclass(frozen=True, slots=True)
 class Mute:
-    """Nobody is told of a rule's alerts, of an element's, or of both together, until a time (seconds)."""
+    """A mute of a rule's alerts, of an element's, or of both together, until a time (seconds)."""
 
     until_s: int
     rule_id: str = ""

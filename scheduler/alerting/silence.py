@@ -9,7 +9,7 @@ LEAST_KNOWN = 60  # points that were measured, before anything is usual
 
 
 def silence(rates_per_s: Sequence[float], step_s: int) -> float | None:
-    """By how many seconds a source has been silent for longer than it was before; 0 where it is not.
+    """The silence of a source beyond its longest one before, in seconds; 0 where it is not.
 
     Parameters
     ----------

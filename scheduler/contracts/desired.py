@@ -114,7 +114,8 @@ class WantedFragment:
 
     @property
     def taken(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """By fragment that it inherits from: the ranges whose states it takes; none where it takes no keys."""
+        """The taken key ranges, by fragment that it inherits from: the ranges whose states it takes; none where it
+        takes no keys."""
         return {**dict.fromkeys(self.inherits, self.key_ranges), **self.takes} if self.key_ranges else {}
 
     @property
@@ -144,7 +145,7 @@ class WantedFragment:
         return (reader, *self.heirs.get(reader, ()))
 
     def predecessors(self, readers: Iterable[str]) -> frozenset[str]:
-        """Those whose work these readers go on with."""
+        """The fragments whose work these readers continue."""
         return frozenset(name for reader in readers for name in self.heirs.get(reader, ()))
 
 
@@ -181,7 +182,7 @@ class DesiredState:
 
     @property
     def order(self) -> tuple[int, int]:
-        """By which states of one node follow one another."""
+        """The order of states of one node."""
         return self.version, self.revision
 
     def of_slot(self, slot: str) -> tuple[WantedFragment, ...]:

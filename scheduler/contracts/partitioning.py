@@ -25,7 +25,7 @@ class Partitioning(Protocol):
 
     @property
     def served(self) -> tuple[str, ...]:
-        """Those that get events, sorted."""
+        """The bundles that get events, sorted."""
 
     @property
     def why_not(self) -> str:
@@ -35,7 +35,7 @@ class Partitioning(Protocol):
         """The same for bundles of other names, or for the channels of their parts."""
 
     def document(self) -> dict[str, Any]:
-        """As contracts, reports and the broker have it."""
+        """The form in contracts, reports and the broker."""
 
 
 class Quota(Mapping[str, float]):
@@ -78,7 +78,7 @@ class Quota(Mapping[str, float]):
 
     @property
     def served(self) -> tuple[str, ...]:
-        """Those whose weight is above 0, sorted."""
+        """The bundles whose weight is above 0, sorted."""
         return tuple(bundle for bundle in self.bundles if self._weights[bundle] > 0)
 
     @property

@@ -170,7 +170,7 @@ class NodeIntervals:
 def _check(
     shares: Iterable[QosShare], queries: Mapping[str, QosVertex], channels: Iterable[tuple[str, str]]
 ) -> None:
-    """Raises unless the watched elements are in the graph."""
+    """Raise unless the watched elements are in the graph."""
     for end in (end for channel in channels for end in channel):
         if end not in queries:
             raise ValueError(f"a channel ends at {end}, which is no query of the graph")

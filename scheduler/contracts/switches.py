@@ -10,7 +10,7 @@ from .codec import Codec
 
 @dataclass(frozen=True, slots=True)
 class AlternateSwitch:
-    """From ``batch`` of ``query`` on, whose first event has the number ``seq``, an alternate works at a task.
+    """A switch: from ``batch`` of ``query`` on, whose first event has the number ``seq``, an alternate works at a task.
 
     ``warming`` is the one that warms up beside it; empty where none does. ``at_ms`` is when that was noted. Where the
     task reads several streams that interleave, ``seq`` is that of the event that came first there; others of the batch
@@ -27,7 +27,8 @@ class AlternateSwitch:
 
 @dataclass(frozen=True, slots=True)
 class KeySwitch:
-    """From ``batch`` of ``query`` on, whose first event has the number ``seq``, these alternates work for these keys.
+    """A switch of keys: from ``batch`` of ``query`` on, whose first event has the number ``seq``, these alternates work
+    for these keys.
 
     ``keys`` has at least those that changed; an empty name is that of the alternate that works for all other keys.
     """
@@ -40,7 +41,8 @@ class KeySwitch:
 
 
 def warming_since_ms(switches: Iterable[AlternateSwitch], queries: Collection[str], warming: str) -> int | None:
-    """Since when an alternate warms up in all of these queries that have had events since; None where none has."""
+    """The time since which an alternate warms up in all of these queries that have had events since; None where none
+    has."""
     newest = {switch.query: switch for switch in switches if switch.query in queries}
     return max((switch.at_ms for switch in newest.values() if switch.warming == warming), default=None)
 

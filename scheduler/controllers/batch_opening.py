@@ -39,7 +39,7 @@ class ModeChange:
 
     @property
     def change(self) -> AspectChange:
-        """In the words of the loop."""
+        """The change in the words of the loop."""
         modes = (BatchMode.MICRO, BatchMode.OPEN) if self.opens else (BatchMode.OPEN, BatchMode.MICRO)
         return AspectChange(Aspect.BATCHES, self.query, *modes)
 
@@ -137,7 +137,7 @@ class BatchOpening(Controller):
     def _asking(
         self, change: ModeChange, evidence: Modes, policies: Mapping[str, Policy]
     ) -> UserOfQueries | None:
-        """To which of its users a query belongs: of those whose limit is missed, and of those whose teams let Weir
+        """The user of a query for whom it is set: of those whose limit is missed, and of those whose teams let Weir
         act, the one with the strictest limit."""
         modes = {team: policy.mode for team, policy in policies.items()}
         users = [user for name in change.users if (user := evidence.users.get(name)) is not None
@@ -184,7 +184,7 @@ class _Cost:
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
-    """Of all of them or none."""
+    """The sum of all values or None."""
     numbers = [value for value in values if value is not None]
     return sum(numbers) if numbers and len(numbers) == len(values) else None
 

@@ -48,8 +48,8 @@ class LateWay(FiniteFigures):
 
     @property
     def badness(self) -> tuple[bool, float]:
-        """Of limits the worst has the highest: those that one query less may help, then by how many times the limit
-        they come to."""
+        """The badness of the limit, highest for the worst: those that one query less may help, then by how many times
+        the limit they come to."""
         return len(self.path) > 1, self.latency_s / self.limit_s
 
 

@@ -82,7 +82,7 @@ class Evaluation:
 
 
 class Controller(Protocol):
-    """Something that looks at what was, and decides what to change.
+    """A controller looks at the past and decides about changes.
 
     Attributes
     ----------

@@ -79,7 +79,7 @@ class Remeasuring(Controller):
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the newest comparison of the new profile with what runs: it rests on many observations itself."""
+        """Verdict by the newest comparison of the new profile with what runs: it rests on many observations itself."""
         return held_to_bounds(promise, Effect(effect.begin_s, effect.samples[-1:]), least=1)
 
 

@@ -114,7 +114,7 @@ def _over_budget(
 
 
 def _resting(controller: Controller, state: LoopState, decision: Decision, policy: Policy, now_s: float) -> str:
-    """After a change of a target, this controller leaves it alone for the cool-down."""
+    """The reason against a change within the cool-down after another one of the target."""
     for loop_round in state.rounds:
         if (loop_round.controller != controller.name or loop_round.decision.target != decision.target
                 or not loop_round.has_changed):
@@ -126,7 +126,7 @@ def _resting(controller: Controller, state: LoopState, decision: Decision, polic
 
 
 def _back_and_forth(state: LoopState, decision: Decision, policy: Policy, now_s: float) -> str:
-    """Nothing gets a value that it has had within the cool-down, whichever controller changed it."""
+    """The reason against a value that the subject has had within the cool-down, whichever controller changed it."""
     for change in decision.changes:
         for value, until_s in _values_had(state, change, now_s):
             if value == change.after and until_s > now_s - policy.cool_down_s:

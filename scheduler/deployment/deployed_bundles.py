@@ -67,7 +67,8 @@ class Deployment:
 
     @cached_property
     def queues(self) -> Mapping[str, float]:
-        """By slot: how many events wait for its bundles for which they become more; only of slots that have any."""
+        """The growing queues by slot: how many events wait for its bundles for which they become more; only of slots
+        that have any."""
         queues: dict[str, float] = defaultdict(float)
         for bundle in self.bundles.values():
             if bundle.behind:
@@ -81,7 +82,7 @@ class Deployment:
 
     @cached_property
     def partners(self) -> Mapping[str, Mapping[str, float]]:
-        """By bundle: what passes between it and each other, in both directions together."""
+        """The partners of each bundle: what passes between it and each other, in both directions together."""
         partners: dict[str, dict[str, float]] = defaultdict(dict)
         for (source, target), rate in self.traffic.items():
             if source != target:

@@ -190,7 +190,7 @@ def _nearer(
 
 
 def _coolest(deployment: Deployment, low: Iterable[str]) -> dict[str, str]:
-    """By node: its slot of lowest load, of those that are low."""
+    """The coolest slots by node: its slot of lowest load, of those that are low."""
     coolest: dict[str, str] = {}
     for slot in low:
         node = node_of(slot)

@@ -29,7 +29,7 @@ class Survival:
     zones: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In words.
+        """The losses in words.
 
         Examples
         --------

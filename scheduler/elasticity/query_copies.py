@@ -149,8 +149,8 @@ def copied_places(
 def counting_copies(
     copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> Mapping[str, BatchCopy]:
-    """By living holder, the newest first: its newest whole copy, unless what comes next for that is freed: it was away
-    meanwhile."""
+    """The counted copies by living holder, the newest first: its newest whole copy, unless what comes next for that is
+    freed: it was away meanwhile."""
     whole = sorted((copy for copy in copies if copy.is_whole and copy.holder in living), key=lambda copy: copy.batch)
     newest = {copy.holder: copy for copy in whole}
     return {

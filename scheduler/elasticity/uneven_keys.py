@@ -22,7 +22,7 @@ class KeyedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """From where on a bundle is overloaded: events that wait for it, and CPU as a share of its slot (τ of the thesis
+    """The thresholds of an overloaded bundle: events that wait for it, and CPU as a share of its slot (τ of the thesis
     [3], 6.5)."""
 
     queue_high: float = 1_000.0

@@ -19,7 +19,7 @@ from .policy_sources import POLICY_SOURCES, RULES
 
 @dataclass(frozen=True, slots=True)
 class ElementPolicy:
-    """By what an element's alternates are switched.
+    """The policy by which an element's alternates are switched.
 
     Parameters
     ----------

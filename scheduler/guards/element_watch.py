@@ -127,7 +127,7 @@ class ElementWatch:
         return {str(node): self.values[slot] for node, slot in self.compiled.slots.items()}
 
     def verdicts(self) -> dict[str, dict[str, FigureValue]]:
-        """By alternate the values of its ``guard`` and its ``value`` function, of those that have one; None is NULL."""
+        """The values of each alternate's ``guard`` and ``value`` function, of those that have one; None is NULL."""
         verdicts: dict[str, dict[str, FigureValue]] = {}
         guards, values = self.compiled.guards, self.compiled.values
         for name, result in zip(guards, self.results or (), strict=False):

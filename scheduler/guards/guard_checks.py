@@ -96,7 +96,7 @@ class _Search:
         self.ever_on: set[str] = set()
 
     def findings(self) -> Iterator[GuardFinding]:
-        """Everything that is wrong, in the order of alternates."""
+        """The findings, in the order of alternates."""
         self._search()
         never = [name for name in [*self.guarded, *self.empty] if name not in self.ever_on]
         for name in never:

@@ -29,7 +29,7 @@ class ForAtLeast:
         return now_ms >= full_ms
 
     def dump(self) -> list[Any]:
-        """Since when, as JSON."""
+        """The time since which the condition holds, as JSON."""
         return [self.since_ms]
 
     def load(self, state: Sequence[Any]) -> None:

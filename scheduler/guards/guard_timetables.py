@@ -69,11 +69,11 @@ class Timetable:
         return datetime.fromtimestamp(at_ms / 1000, self.zone).utcoffset()
 
     def dump(self) -> list[Any]:
-        """It has no state."""
+        """The empty state."""
         return []
 
     def load(self, state: Sequence[Any]) -> None:
-        """It has no state."""
+        """Load nothing: it has no state."""
 
 
 def _ms(at: datetime) -> int:

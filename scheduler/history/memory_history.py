@@ -31,7 +31,7 @@ class MemoryHistory:
             seconds.setdefault(series, {})[at_s] = value
 
     def flush(self) -> None:
-        """Nothing to do: all that there is ends with the process."""
+        """Do nothing: all that there is ends with the process."""
 
     def annotate(self, annotations: Collection[Annotation]) -> None:
         """Keep what happened."""

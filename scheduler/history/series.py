@@ -111,7 +111,7 @@ _NUMBER = re.compile(r"_([2-9]|1\d|20)_ms$")
 
 
 def of_limit(metric: str, number: int) -> str:
-    """By what name a numbered metric is kept for a limit; numbers count from 0, and the first limit's has none.
+    """The name of a numbered metric for a limit; numbers count from 0, and the first limit's has none.
 
     Examples
     --------

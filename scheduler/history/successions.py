@@ -9,7 +9,7 @@ from scheduler.model.plan import Plan
 
 
 def successions(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """By query that a plan starts: the queries that end by it and whose place it takes.
+    """The succession of each query that a plan starts: the queries that end by it and whose place it takes.
 
     The first of them is the one that read its input: of a fused query that was the most upstream one. A query that
     begins anew with another version takes the place of the one that worked at the task of its first task's name.

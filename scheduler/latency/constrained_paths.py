@@ -49,7 +49,7 @@ def constraints_on(
 
 
 def strictest(constraints: Iterable[LatencyConstraint]) -> list[LatencyConstraint]:
-    """Of constraints on the same path, over the same span and on the same percentile, the one with the lowest limit:
+    """The constraint with the lowest limit of those on the same path, over the same span and on the same percentile:
     dataflows share queries."""
     least: dict[object, LatencyConstraint] = {}
     for constraint in constraints:

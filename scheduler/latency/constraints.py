@@ -119,7 +119,8 @@ class WatchedConstraint:
         return self._latencies.get(channel, 0.0) if self._constraint.counts(ends) else 0.0
 
     def _backward(self) -> list[dict[str, float]]:
-        """By position: the highest latency from each vertex, itself included, to the end; vertices that reach it."""
+        """The highest latencies backward, by position: the highest latency from each vertex, itself included, to the
+        end; vertices that reach it."""
         last = len(self._tasks) - 1
         rest_s: list[dict[str, float]] = [{} for _ in self._tasks]
         rest_s[last] = {vertex: self._of_vertex(vertex) for vertex in self._vertices(last)}
@@ -133,7 +134,8 @@ class WatchedConstraint:
         return rest_s
 
     def _forward(self) -> list[dict[str, float]]:
-        """By position: the highest latency from the beginning up to each vertex, without the vertex itself."""
+        """The highest latencies forward, by position: the highest latency from the beginning up to each vertex, without
+        the vertex itself."""
         until_s: list[dict[str, float]] = [{} for _ in self._tasks]
         until_s[0] = dict.fromkeys(self._rest_s[0], 0.0)
         for position, reached in enumerate(until_s[:-1]):

@@ -19,7 +19,7 @@ REMEMBERED_S = 1800.0  # for how long it is known which intervals were too long
 
 
 def growth(worst_s: float, limit_s: float, intervals_s: Iterable[float]) -> float:
-    """By which factor intervals may grow together: 1 where not at all.
+    """The factor by which intervals may grow together: 1 where not at all.
 
     Parameters
     ----------

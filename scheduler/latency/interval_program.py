@@ -218,7 +218,7 @@ class _Program:
         self._at_least(2 * cpu_s / at_s, {self._cpu[query]: 1.0, self._interval[query]: cpu_s / at_s**2})
 
     def _at_least(self, least: float, terms: Mapping[pywraplp.Variable, float]) -> None:
-        """Constrains terms from below, in the solver's own form where there are many of them: to build expressions
+        """Constrain terms from below, in the solver's own form where there are many of them: to build expressions
         takes longer than to solve."""
         constraint = self._solver.Constraint(least, self._solver.infinity())
         for variable, factor in terms.items():

@@ -10,7 +10,8 @@ STAYS = 0.15  # relative: by so little an interval is not changed while the limi
 
 
 def all_rounded_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> dict[str, float]:
-    """Those that are the same stay so, as readers follow writers then: down to what all of them can keep to."""
+    """The rounded intervals, where equal ones stay equal, as readers follow writers then: down to what all of them can
+    keep to."""
     least_s: dict[str, float] = {}
     for query, seconds in interval_s.items():
         least_s[_same(seconds)] = max(plan.costs[query].least_s, least_s.get(_same(seconds), 0.0))

@@ -14,7 +14,7 @@ from .constraints import Element
 
 @dataclass(frozen=True, slots=True)
 class ChannelSample(FiniteFigures):
-    """Of one channel: from written to read; and twice what blocks waited for a batch."""
+    """A sample of one channel: from written to read; and twice what blocks waited for a batch."""
 
     latency_s: float
     lifetime_s: float
@@ -142,7 +142,7 @@ class RunningHistogram:
         self._samples: deque[tuple[float, Mapping[int, int]]] = deque()
 
     def add(self, at_s: float, counts: Mapping[int, int]) -> None:
-        """Adds the counts of one report on one query. Reports come in the order of their times."""
+        """Add the counts of one report on one query. Reports come in the order of their times."""
         self._samples.append((at_s, counts))
 
     def forget(self) -> None:

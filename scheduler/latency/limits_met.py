@@ -160,5 +160,6 @@ def _mean(points: Sequence[LatencySample]) -> float | None:
 
 
 def settling_s(intervals_s: Iterable[float]) -> float:
-    """For how long after a change nothing counts: rates and latencies on record are of the last five seconds."""
+    """The time in seconds after a change in which nothing counts: rates and latencies on record are of the last five
+    seconds."""
     return 6.0 + 2 * sum(intervals_s)

@@ -107,7 +107,7 @@ class QosManager:
         return graph_expand(self._graph, constraint, anchor, frozenset(of.anchors))
 
     def take(self, report: QosReport, *, now_s: float) -> None:
-        """Takes in a report. An interval that is another than before makes older measurements worthless."""
+        """Take in a report. An interval that is another than before makes older measurements worthless."""
         for query, interval_s in report.intervals_s.items():
             before_s = self._in_force_s.get(query)
             self._in_force_s[query] = interval_s
@@ -247,7 +247,7 @@ class QosManager:
         return min((self._in_force_s.get(channel.source, 0.0) for channel in self._graph.into(query)), default=0.0)
 
     def _longest(self, values_s: Mapping[str, float]) -> list[float]:
-        """Of some queries the highest value of each task: sequences have one query of each."""
+        """The highest value of each task over some queries: sequences have one query of each."""
         longest_s: dict[str, float] = defaultdict(float)
         for query, value_s in values_s.items():
             task = self._setup.queries[query].task
@@ -255,8 +255,8 @@ class QosManager:
         return list(longest_s.values())
 
     def _settling_s(self, watch: _Watch) -> float:
-        """For how long after a change what is measured is of before it: until all has been through every batch, and
-        reports on that have come."""
+        """The time in seconds after a change in which measurements are of before it: until all has been through every
+        batch, and reports on that have come."""
         intervals_s = {query: self._in_force_s.get(query, 0.0) for query in watch.share.vertices}
         return 2 * REPORT_S + 2 * sum(self._longest(intervals_s))
 

@@ -79,9 +79,9 @@ class Alone:
 
 
 def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:
-    """Those of a dataflow's queries, named by their first tasks, whose batches may stay open as far as can be told
-    before they run: they read one stream, and all their tasks are of types that may be in such a query. None of a
-    dataflow with more than `MOST_STREAMS` between its queries, which begins with micro-batches."""
+    """The queries of a dataflow, named by their first tasks, whose batches may stay open as far as can be told before
+    they run: they read one stream, and all their tasks are of types that may be in such a query. None of a dataflow
+    with more than `MOST_STREAMS` between its queries, which begins with micro-batches."""
     parents, types = dataflow.parents(), {task.id: task.type for task in dataflow.tasks}
     if sum(len(parents[chain[0]]) for chain in chains) > MOST_STREAMS:
         return frozenset()

@@ -126,7 +126,7 @@ def expected_in_steps(
     queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float], *,
     standing: StandingAnswers[Pacing] | None = None,
 ) -> dict[str, Expected]:
-    """As `expected_at`, for intervals that are on their way: the least latency is given where that misses the limit.
+    """The `expected_at` of intervals that are on their way: the least latency is given where that misses the limit.
 
     ``standing`` is as of `pace`: programs that a round has no effort for are done by the rule of wide ways.
     """

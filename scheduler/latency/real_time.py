@@ -227,7 +227,7 @@ def groups_in(events: float, over_s: float, apart_s: float = SMALLEST_S) -> floa
 
 
 def stays_open_s(rate_per_s: float, apart_s: float = SMALLEST_S) -> float:
-    """For how long a batch stays open: the fewer events and groups come, the longer."""
+    """The time in seconds that a batch stays open: the fewer events and groups come, the longer."""
     if rate_per_s <= 0:
         return LONGEST_OPEN_S
     few_s = min(OPEN_EVENTS / rate_per_s, OPEN_BLOCKS / groups_in(rate_per_s, 1.0, apart_s))

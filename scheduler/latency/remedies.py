@@ -86,7 +86,7 @@ def remedies(
 
 
 def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, ...]:
-    """Of series that may become one query each, the longest ones of which no two share a query, along the path."""
+    """The longest of the series that may become one query each of which no two share a query, along the path."""
     position_of = {name: index for index, name in enumerate(path)}
     chosen: list[Chain] = []
     for chain in sorted(series, key=lambda chain: (-len(chain), position_of[chain[0]])):
@@ -143,7 +143,7 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
         return max(max(figures), sum(figures) - less * fixed)
 
     def an_event(figures: Iterable[float]) -> float:
-        """By how many events come to the first."""
+        """The sum of figures for each event that comes to the first."""
         return sum(figure * cost.rate_per_s for figure, cost in zip(figures, costs, strict=True)) / first.rate_per_s
 
     moving = first.rate_per_s > 0

@@ -20,7 +20,7 @@ GAP_S = 5.0  # without a look: nobody could be heard then
 
 
 def successors(managers: Iterable[Manager], graph: RuntimeGraph) -> dict[str, tuple[str, ...]]:
-    """By manager's node those that stand in for it, the first one first: the other nodes with most of its queries."""
+    """The stand-ins of each manager, the first one first: the other nodes with most of its queries."""
     ordered = {}
     for manager in managers:
         number = Counter(graph.vertices[query].worker for query in manager.vertices)
@@ -44,7 +44,7 @@ class Hearing:
         self._looked_s = now_s
 
     def away(self, heard: Collection[str], now_s: float) -> frozenset[str]:
-        """Those that are away now. Where nobody could look for a while, nobody was silent in it."""
+        """The nodes that are away now. Where nobody could look for a while, nobody was silent in it."""
         silent = now_s - self._looked_s <= GAP_S
         self._looked_s = now_s
         for node in self._heard_s:

@@ -178,7 +178,7 @@ class Effective:
         return self._of(query)[0]
 
     def held_s(self, query: str) -> float:
-        """Of how much time a batch holds the events, in seconds: of the longest interval of its own and upstream."""
+        """The time of whose events a batch holds, in seconds: of the longest interval of its own and upstream."""
         return self._of(query)[1]
 
     def follows(self, writer: str, reader: str) -> bool:

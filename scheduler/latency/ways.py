@@ -96,7 +96,7 @@ def way_of(estate: Estate, dataflow_id: str, limit: LatencyLimit) -> Way | None:
 
 
 def reads_among(estate: Estate, queries: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """By query those that it reads, of some queries of an estate."""
+    """The queries that each of some queries of an estate reads."""
     return {
         name: tuple(sorted({estate.places[parent][0] for parent in estate.tasks[
             estate.fragments[name].tasks[0]].parents}.intersection(queries))) for name in queries}
@@ -114,7 +114,7 @@ def upstream_of(reads: Mapping[str, Collection[str]], queries: Iterable[str]) ->
 
 
 def working_reads(estate: Estate) -> dict[str, tuple[str, ...]]:
-    """As `reads_among`, of the queries that work."""
+    """The result of `reads_among` for the queries that work."""
     return reads_among(estate, [name for name, fragment in estate.fragments.items() if fragment.active_tasks])
 
 

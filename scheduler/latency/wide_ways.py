@@ -107,8 +107,8 @@ def in_shares(
 def _times_longer(
     costs: Mapping[str, BatchCost], interval_s: Mapping[str, float], longest_s: Mapping[str, float], cores: float
 ) -> float:
-    """By which factor intervals have to be longer so that queries take no more than so many cores; infinite where they
-    take more at their longest intervals."""
+    """The factor by which intervals have to be longer so that queries take no more than so many cores; infinite where
+    they take more at their longest intervals."""
     remaining_cores = cores - sum(cost.rate_per_s * cost.event_cpu_s for cost in costs.values())
     batches = sum(cost.batch_cpu_s / interval_s[query] for query, cost in costs.items())
     for query in sorted(costs, key=lambda query: (longest_s[query] / interval_s[query], query)):

@@ -25,7 +25,8 @@ def eligible_slots(supply: Supply, count: int) -> Eligible:
 
 
 def on_few_nodes(eligible: Eligible, count: int) -> tuple[Slot, ...]:
-    """So many slots on few nodes: the largest nodes, until the first node that has as many as are left."""
+    """The slots for a number of threads on few nodes: the largest nodes, until the first node that has as many as are
+    left."""
     taken: dict[str, int] = {}
     remaining_slots = count
     for largest in _largest_first(eligible):

@@ -161,7 +161,7 @@ def _of_units(placement: Placement, units: Sequence[Bundle]) -> list[Slot]:
 
 
 def _filled_up(eligible: Eligible, used: Collection[Slot], count: int) -> tuple[Slot, ...]:
-    """So many slots in order, the used ones among them: where fewer do than were asked for, the first others."""
+    """The first slots in order, the used ones among them: where fewer do than were asked for, the first others."""
     offered = [slot for node_slots in eligible.values() for slot in node_slots]
     others = [slot for slot in offered if slot not in used][: count - len(used)]
     return tuple(slot for slot in offered if slot in used or slot in others)

@@ -74,7 +74,7 @@ def _common_first(
 def _by_patterns(
     shapes: Shapes, kinds: Sequence[Bundle], packed: Bins, least: int, effort: Effort
 ) -> tuple[Bins, int]:
-    """By diving, then of the patterns that are known: from the bound up, for it is nearly always reached."""
+    """The bins by diving, then by the patterns that are known: from the bound up, for it is nearly always reached."""
     generation = Effort(GENERATION * effort.left)
     columns = generate(shapes, list(shapes.patterns_of(packed)), least, effort=generation)
     effort.charge(generation.spent)

@@ -60,7 +60,7 @@ class Shapes:
         return _shape(kind) in set(zip(self.cpu, self.memory, strict=True))
 
     def commonest(self, number: int) -> Shapes:
-        """So many of the shapes: those with most bundles."""
+        """The commonest shapes: those with most bundles."""
         chosen = sorted(sorted(range(len(self)), key=lambda shape: -self.counts[shape])[:number])
         return Shapes(*(tuple(values[shape] for shape in chosen) for values in (self.cpu, self.memory, self.counts)))
 

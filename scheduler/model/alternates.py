@@ -100,8 +100,8 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
 def logic_version(
     task_type: TaskType, config: Mapping[str, Any], task_types: Mapping[str, TaskType]
 ) -> int | list[Any]:
-    """Of which version the logic of a task is: that of its type; of a dynamic one also those of its alternates' types,
-    by name, where any is another than the first."""
+    """The version of a task's logic: that of its type; of a dynamic one also those of its alternates' types, by name,
+    where any is another than the first."""
     versions = sorted({
         (step.type, task_types[step.type].version) for way in alternates_in(task_type.name, config)
         for step in way.tasks if step.type in task_types and task_types[step.type].version != 1})
@@ -125,7 +125,7 @@ def one_state_by_event(alternates: Sequence[TaskAlternate], task_types: Mapping[
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:
-    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
+    """The kind of a dynamic task's guards: ``value``, or ``activation`` where its document says so."""
     return config.get(GUARDS) or "value"
 
 
@@ -209,7 +209,8 @@ def _named(task_type: str, config: Mapping[str, Any], on: str) -> TaskAlternate 
 
 
 def _shares(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> dict[str, float]:
-    """By id of a path's task, and for its output: events for each that enters. What is not installed thins nothing."""
+    """The parts of events, by id of a path's task, and for its output: events for each that enters. What is not
+    installed thins nothing."""
     path = alternate.path
     if path is None:
         return {}

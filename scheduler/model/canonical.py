@@ -101,8 +101,8 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
 
 
 def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list[Any]:
-    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis. Beside value
-    functions numbers stay as they are."""
+    """The alternates by name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis.
+    Beside value functions numbers stay as they are."""
     def config_of(task_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
         return canonical_config(task_types[task_type], config) if task_type in task_types else plain(config)
 

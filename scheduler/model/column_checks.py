@@ -50,7 +50,7 @@ class _ColumnReader:
     def read(
         self, draft: Draft, problems: Problems | None, entering: Columns = _OF_SOURCES
     ) -> dict[str, TaskColumns]:
-        """As `columns_by_task` has them; sources read what is ``entering``."""
+        """The columns as in `columns_by_task`; sources read what is ``entering``."""
         parents: dict[str, list[str]] = {task_id: [] for task_id in draft.tasks}
         for stream in draft.streams:
             source, target = (None if end is None else end.value for end in (stream.source, stream.target))

@@ -104,7 +104,7 @@ class Columns:
 
     @classmethod
     def unknown(cls) -> Columns:
-        """Those of a stream of which nothing is declared: Weir's own, and whatever there is."""
+        """The columns of a stream of which nothing is declared: Weir's own, and whatever there is."""
         return cls(STREAM_TYPES, complete=False)
 
     @classmethod
@@ -123,7 +123,7 @@ class Columns:
         return self.types.get(name)
 
     def plus(self, types: Mapping[str, str | None]) -> Columns:
-        """With columns that are added at the end, or take the place of those of their names."""
+        """These columns and others at the end, or in place of those of their names."""
         return Columns({**self.types, **types}, self.complete, None if OBS in types else self.observations)
 
     def without(self, names: Iterable[str]) -> Columns:
@@ -133,7 +133,7 @@ class Columns:
         return Columns(types, self.complete, None if OBS in gone else self.observations)
 
     def renewed(self, types: Mapping[str, str | None]) -> Columns:
-        """With columns at the end, and without those of their names that were there before."""
+        """These columns and others at the end, without those of their names that were there before."""
         return self.without(types).plus(types)
 
     def require(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
@@ -155,17 +155,19 @@ class Columns:
         return self.types.get(name)
 
     def require_number(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
-        """As `require`; raises `WrongColumnType` where the column is known and holds no numbers."""
+        """The column of a number, as by `require`; raises `WrongColumnType` where the column is known and holds no
+        numbers."""
         return self.require_type(name, NUMBERS, "numbers", parameter=parameter, remedy=remedy)
 
     def require_text(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
-        """As `require_number`, of text."""
+        """The column of a text, as by `require_number`."""
         return self.require_type(name, frozenset({"string"}), "text", parameter=parameter, remedy=remedy)
 
     def require_type(
         self, name: str, kinds: frozenset[str], word: str, *, parameter: str = "", remedy: str = ""
     ) -> str | None:
-        """As `require`; raises `WrongColumnType` where the column's type is known and not among some.
+        """The column of a type, as by `require`; raises `WrongColumnType` where the column's type is known and not
+        among some.
 
         Parameters
         ----------

@@ -31,11 +31,11 @@ class CostFigure:
 
     @property
     def error(self) -> float:
-        """By how many cores it may be off: half of its range."""
+        """The error of the cores: half of its range."""
         return (self.high - self.low) / 2
 
     def times(self, factor: float) -> CostFigure:
-        """So many times as much, on the same basis; the factor is not negative."""
+        """The cost times a factor, on the same basis; the factor is not negative."""
         return CostFigure(
             factor * self.cores, factor * self.low, factor * self.high, factor * self.per_hour, self.basis,
             self.since_ms)

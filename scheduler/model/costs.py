@@ -72,7 +72,7 @@ class Costs:
         return sum(share * self.task_event_us(step) for step, share in steps)
 
     def not_measured(self, types: Iterable[str]) -> tuple[str, ...]:
-        """Those of some task types that were not measured, sorted."""
+        """The task types that were not measured, sorted."""
         return tuple(sorted(set(types) - set(self.batch_s)))
 
 

@@ -30,7 +30,7 @@ class WeirError(Exception):
 
 
 class NotFound(WeirError):
-    """Nothing of that name is there, or the reader may not know of it."""
+    """No record of that name is there, or the reader may not know of it."""
 
     code = "not_found"
 
@@ -90,7 +90,7 @@ class NotEnactable(WeirError):
 
 
 class NoSlots(WeirError):
-    """There are fragments to start and no slot to start them on."""
+    """No slot is there for the fragments to start."""
 
     code = "no_slots"
 

@@ -99,7 +99,7 @@ class RunningBundle:
 
     @property
     def taken(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """By bundle that it goes on with: the ranges whose states it takes of what that one leaves."""
+        """Taken key ranges, by bundle that it continues: the ranges whose states it takes of what that one leaves."""
         return {**dict.fromkeys(self.inherits, self.key_ranges), **dict(self.takes)} if self.takes_keys else {}
 
     @property
@@ -160,7 +160,7 @@ class Fragment:
 
     @property
     def kept_tasks(self) -> tuple[str, ...]:
-        """Those that work and those that rest."""
+        """The tasks that work and those that rest."""
         return self.tasks[: self.active + self.resting]
 
     @property
@@ -191,7 +191,7 @@ class Fragment:
             leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving), ahead_ms=ahead_ms)
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
-        """Those of its bundles whose keys a bundle of it goes on with, and those before them."""
+        """The bundles of the fragment whose keys a bundle of it continues, and those before them."""
         bundles = {other_bundle.id: other_bundle for other_bundle in self.bundles}
         givers, waiting = {}, list(bundle.inherits)
         while waiting:
@@ -238,7 +238,7 @@ class Fragment:
 
 
 def divided_among(fragments: Iterable[Fragment], slots: Collection[str]) -> tuple[Fragment, ...]:
-    """Those of the fragments that work and that a schedule has put on any of these slots."""
+    """The working fragments that a schedule has put on any of these slots."""
     return tuple(
         fragment for fragment in fragments
         if not fragment.paused and any(bundle.slot in slots for bundle in fragment.bundles))

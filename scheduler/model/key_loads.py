@@ -48,7 +48,7 @@ class KeyCounts:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> KeyCounts:
-        """As writers report it.
+        """The counts from a writer's report.
 
         Raises
         ------
@@ -146,7 +146,7 @@ class KeyLoads:
 
     @cached_property
     def _unnamed(self) -> tuple[float, ...]:
-        """By stretch, the events of keys that are not frequent."""
+        """The events of keys that are not frequent, by stretch."""
         return tuple(max(0.0, count - self._named[index]) for index, count in enumerate(self.by_stretch))
 
 

@@ -34,7 +34,7 @@ class ThreadShortage:
     placed: int
 
     def explanation(self, slot: str) -> str:
-        """In words, with what helps."""
+        """The explanation in words, with a remedy."""
         return (f"the driver of {slot} has {self.driver_threads} threads for the {self.placed} placed on it; "
                 f"WEIR_SLOT_THREADS on {slot.rpartition('/')[0]} gives it more")
 

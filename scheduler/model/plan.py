@@ -82,8 +82,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class BillChange:
-    """By how much the bills of a team's other dataflows change together, in money an hour: shares are equal, and one
-    user more or less makes each of them smaller or larger."""
+    """The change of the bills of a team's other dataflows together, in money an hour: shares are equal, and one user
+    more or less makes each of them smaller or larger."""
 
     team: str
     money_per_hour_delta: float

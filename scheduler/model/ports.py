@@ -40,7 +40,7 @@ class EstateView(SlotTenants, Protocol):
 
     @property
     def settings(self) -> Mapping[str, FragmentSettings]:
-        """By fragment: what its queries are set to, where that is not what is usual."""
+        """The settings by fragment: what its queries are set to, where that is not what is usual."""
 
     @property
     def places(self) -> Mapping[str, tuple[str, int]]:

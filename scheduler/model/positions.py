@@ -95,7 +95,7 @@ def _offset(text: str, word: int) -> int:
 
 
 class UnreadableDocument(Exception):
-    """There is no reading on after this problem; it has been reported."""
+    """The document cannot be read on after this problem; it has been reported."""
 
 
 class Problems:

@@ -50,7 +50,7 @@ class Point:
 
     @property
     def often(self) -> float:
-        """Of the triggers at the peak rate, the part that runs a batch; 1 where nothing says that it is less."""
+        """The part of the triggers at the peak rate that runs a batch; 1 where nothing says that it is less."""
         part = max(0.0, self.cpu - self.of_events) / self.idle_cpu if self.idle_cpu else 1.0
         return part if part < 1 - TOLERANCE else 1.0  # 30% less 20% is not quite 10%, and nobody waits for the rest
 
@@ -132,7 +132,7 @@ class Estimate:
         return min(1.0, point.of_events * part + point.idle_cpu * self.often_at(rate_per_s))
 
     def often_at(self, rate_per_s: float) -> float:
-        """Of the triggers, the part that runs a batch: all up to half the peak rate, then less in a line."""
+        """The part of the triggers that runs a batch: all up to half the peak rate, then less in a line."""
         beyond = max(0.0, min(1.0, rate_per_s / self.point.rate_per_s) - BUSY) / (1.0 - BUSY)
         return 1.0 - beyond * (1.0 - self.point.often)
 

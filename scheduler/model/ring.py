@@ -90,12 +90,12 @@ class Ring:
 
     @cached_property
     def served(self) -> tuple[str, ...]:
-        """Those that have a token, sorted."""
+        """The bundles that have a token, sorted."""
         return tuple(sorted(set(self.tokens.values())))
 
     @property
     def why_not(self) -> str:
-        """There is no key, no token, or one that is no group; or who leaves has one."""
+        """The reason why the ring is invalid: no key, no token, or one that is no group; or who leaves has one."""
         if self.by and self._sorted and self._sorted[0] >= 0 and self._sorted[-1] < KEY_GROUPS and not set(
                 self.leaving) & set(self.tokens.values()):
             return ""
@@ -110,7 +110,7 @@ class Ring:
             leaving=tuple(name_of(bundle) for bundle in self.leaving))
 
     def document(self) -> dict[str, Any]:
-        """As contracts, reports and the broker have it."""
+        """The form in contracts, reports and the broker."""
         return {
             "by": list(self.by), "tokens": {str(token): bundle for token, bundle in self.tokens.items()},
             "leaving": list(self.leaving), **({} if self.ahead_ms is None else {"ahead_ms": self.ahead_ms})}

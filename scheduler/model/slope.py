@@ -9,7 +9,7 @@ import numpy as np
 
 
 def slope(at: Sequence[float], values: Sequence[float]) -> float:
-    """By how much a value grows with each unit of ``at``: the median of the slopes between any two points.
+    """The growth of a value with each unit of ``at``: the median of the slopes between any two points.
 
     One late batch (the collector's, a neighbour's) among ten bends a least-squares line as far as real growth would;
     the median takes up to a quarter of such points. Infinite where no two points differ in ``at``.

@@ -46,6 +46,6 @@ def at_work_in_words(text: str) -> str:
 
 
 def warm_s(task_type: str, config: Mapping[str, Any]) -> float:
-    """For how long an alternate of a task warms up before it is on, in seconds; 0 where it does not."""
+    """The warm-up of an alternate of a task before it is on, in seconds; 0 where it does not."""
     stated = config.get(WARM) if task_type == DYNAMIC_FOLD else None
     return float((in_unit(stated, "s") if isinstance(stated, str) else stated) or 0)

@@ -62,7 +62,7 @@ CHANNEL = "ch:"
 
 
 def grown(before: Mapping[str, Counters], after: Mapping[str, Counters]) -> dict[str, Counters]:
-    """By how much the counters of slots grew between two readings.
+    """The growth of the counters of slots between two readings.
 
     Parameters
     ----------

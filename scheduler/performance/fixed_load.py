@@ -72,13 +72,13 @@ def _cpu_of_an_event(batches: Iterable[Sequence[tuple[float, float]]]) -> float 
 
 
 def _with_batches(point: Point, batches: Sequence[tuple[float, float]], an_event: float) -> Point:
-    """With what batches take, one at every trigger, and events at the peak rate."""
+    """The point with the cost of batches, one at every trigger, and events at the peak rate."""
     a_batch = median(cpu - an_event * events for events, cpu in batches)
     return replace(point, idle_cpu=min(1.0, max(0.0, a_batch)), event_cpu=an_event * point.rate_per_s)
 
 
 def _lines(points: Sequence[Point], stable: Stable) -> dict[int, tuple[float, float]]:
-    """Of each thread count the part of its CPU and of its memory at the peak that does not come with the rate."""
+    """The part of the CPU and of the memory of each thread count at the peak that does not come with the rate."""
     fixed = {}
     for point in points:
         trials = stable.get(point.threads, ())

@@ -85,7 +85,7 @@ def lasting_misses(promise: Promise, dataflow_seen: DataflowSeen, recent: Datafl
 
 
 def deviations(promise: Promise, dataflow_seen: DataflowSeen) -> tuple[Deviation, ...]:
-    """Of a schedule that keeps its rate, the first task for which fewer events come than were planned.
+    """The first task of a schedule that keeps its rate for which fewer events come than were planned.
 
     Plans count with the selectivities that types declare until they are measured. Tasks after it get less in turn.
     """

@@ -131,7 +131,7 @@ def running_cost(
 
 
 def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = None) -> CostFigure:
-    """So many cores as an estimate: with the range by which such estimates are off."""
+    """The cost of cores as an estimate: with the range by which such estimates are off."""
     error = prices.costs.error * cores
     return CostFigure(
         cores, max(0.0, cores - error), cores + error, cores * (prices.core_hour if core_hour is None else core_hour),

@@ -52,7 +52,7 @@ class Bottleneck:
 
     @property
     def reason(self) -> str:
-        """In words."""
+        """The reason in words."""
         if self.crowd is not None:
             return self.crowd.explanation(self.slot.name)
         if self.what == "bundle":
@@ -81,7 +81,7 @@ class SlotDemand:
 
     @classmethod
     def of(cls, point: Point, *, static: bool) -> SlotDemand:
-        """By the point of its number of threads."""
+        """The demand by the point of its number of threads."""
         if static:
             return cls(True, point.rate_per_s, 0.0, 0.0, point.cpu, 0.0, point.memory, 0.0)
         return cls(

@@ -15,7 +15,7 @@ MOST_STOLEN = 0.1  # of the CPU asked for, by the host of a virtual machine: wha
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """So many threads on one pinned slot at a rate: what they took, and whether latency grew.
+    """A trial of threads on one pinned slot at a rate: what they took, and whether latency grew.
 
     ``latency_slope`` (λ_L) is in seconds of latency for each second that passed (`scheduler.model.slope`).
     ``offered_per_s`` is the rate that was fed and ``achieved_per_s`` what got through of it, where they were measured;
@@ -38,7 +38,7 @@ class Trial:
 
 
 def often(batches_per_s: float | None, *, trigger_ms: float | None) -> float | None:
-    """Of the triggers, the part that ran a batch; None where nobody counted."""
+    """The part of the triggers that ran a batch; None where nobody counted."""
     return None if batches_per_s is None or not trigger_ms else min(1.0, batches_per_s * trigger_ms / 1000)
 
 
@@ -102,7 +102,7 @@ class Try:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """Nothing more to run. ``rough`` are thread counts whose peak is not as precise as was asked for, or that failed
+    """The result of a sweep. ``rough`` are thread counts whose peak is not as precise as was asked for, or that failed
     below it; ``at_least`` those that sustain all that could be fed, and may sustain more. The points are those of a
     core at ``speed``, the mean of the trials (None: not every one tells it)."""
 

@@ -39,7 +39,7 @@ class _Carried:
 
     @property
     def kind(self) -> str:
-        """Of what a profile is measured; empty where the round changes something else."""
+        """The kind of a measured profile; empty where the round changes something else."""
         change = self.loop_round.decision.changes[0]
         return change.subject if change.aspect is Aspect.PROFILE else ""
 

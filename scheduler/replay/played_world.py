@@ -259,12 +259,12 @@ class PlayedWorld:
 
     @property
     def channel_ms(self) -> Mapping[Stream, float]:
-        """Nothing: of a channel's latency the model has the reader's wait, which is in that of the dataflow."""
+        """No latency: of a channel's latency the model has the reader's wait, which is in that of the dataflow."""
         return {}
 
     @property
     def started_s(self) -> Mapping[str, float]:
-        """Since when each fragment runs."""
+        """The start of each fragment."""
         return self._started_s
 
     @property
@@ -289,7 +289,7 @@ class PlayedWorld:
 
     @property
     def hold_s(self) -> float:
-        """For how long a slow query may hold others up."""
+        """The time for which a slow query may hold others up, in seconds."""
         return self._setup.hold_s
 
     @property
@@ -298,15 +298,15 @@ class PlayedWorld:
         return self._setup.intervals.usual_s
 
     def slow_tasks(self) -> Sequence[SlowTask] | None:
-        """By what each task takes of the time of its query's batches."""
+        """The slow tasks, by the part of each task in the time of its query's batches."""
         return self._slow.slow_tasks(self.estate, self.now_s) if self.is_heard else None
 
     def used_profiles(self) -> Sequence[UsedProfile]:
-        """By what was played so far."""
+        """The used profiles, by what was played so far."""
         return list(self.profiles.used(self.now_s))
 
     def past_profiles(self, begin_s: float, end_s: float) -> Sequence[PastProfile]:
-        """By what was played between two moments."""
+        """The past profiles, by what was played between two moments."""
         return list(self.profiles.past(begin_s, end_s))
 
     def where_measured(self, profile: str) -> tuple[str, str]:
@@ -314,7 +314,7 @@ class PlayedWorld:
         return self.profiles.where_measured(profile, self.estate)
 
     def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
-        """Of the profile that is in use since."""
+        """The drifts of the profile that is in use since."""
         change = loop_round.decision.changes[0]
         return self.profiles.drifts_of(change.subject, self.now_s, besides=str(change.before))
 
@@ -339,12 +339,12 @@ class PlayedWorld:
 
     @property
     def goals(self) -> Mapping[str, DataflowGoals]:
-        """Of the dataflows that have any."""
+        """The goals of the dataflows that have any."""
         return self._setup.goals
 
     @property
     def algorithm(self) -> str:
-        """By which one adaptation decides."""
+        """The algorithm of adaptation that decides."""
         return self._setup.algorithm
 
     def elements(self) -> Mapping[str, AdaptedElement]:

@@ -163,7 +163,7 @@ class Replayed:
         return self.core_hours * self.core_hour
 
     def missed(self, limit: LimitName) -> float:
-        """In which part of the time a limit was missed."""
+        """The part of the time in which a limit was missed."""
         measured = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
         return float((measured > TOLERATED * self.limit_s[limit]).mean()) if len(measured) else 0.0
 

@@ -18,7 +18,7 @@ from .flow import QueryLoad
 
 @dataclass
 class SlowChains:
-    """Since when chains are slow (s), and how long events are on their way behind each of their tasks (ms)."""
+    """The times since which chains are slow (s), and the latencies of events behind each of their tasks (ms)."""
 
     hold_s: float
     usual_interval_s: float

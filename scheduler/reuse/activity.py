@@ -60,7 +60,7 @@ def queries_ceased(change: FragmentChange) -> int:
 
 
 def waking(estate: EstateView, task_ids: Iterable[str]) -> tuple[frozenset[str], int]:
-    """Of these running tasks those that rest, and how many queries would begin to work again with them."""
+    """The resting ones of these running tasks, and the number of queries that would begin to work again with them."""
     resting = frozenset(task_id for task_id in task_ids if not is_working(estate, task_id))
     return resting, queries_begun(adjust(estate, dict.fromkeys(resting, "works"))) if resting else 0
 
@@ -166,7 +166,7 @@ def _parts(fragment: Fragment, activities: Mapping[str, Activity]) -> tuple[int,
 
 
 def _readers(estate: EstateView, fragment_ids: Iterable[str]) -> dict[str, dict[str, list[str]]]:
-    """For each fragment that is read by these: the tasks read, and by which of them."""
+    """The readers of each fragment that is read by these: the tasks read, and by which of them."""
     changed: dict[str, dict[str, list[str]]] = {}
     for reader in fragment_ids:
         for parent in _head(estate, reader).parents:

@@ -1,4 +1,4 @@
-"""By how much a plan changes the bills of others: every running task is paid for in equal shares by those who need it.
+"""Changes of others' bills by a plan: every running task is paid for in equal shares by those who need it.
 
 Where one user more comes, everybody else pays less for what they share; where one goes, more.
 """

@@ -118,7 +118,7 @@ class _Rewriting:
         self._expect(as_it_came)
 
     def _expect(self, ids: Mapping[str, str]) -> None:
-        """Reads in one go what is looked up first: the dataflow's tasks, and the kin of those next to what runs."""
+        """Read in one go what is looked up first: the dataflow's tasks, and the kin of those next to what runs."""
         expect(self.running, ids.values())
         above = {task_id: [ids[parent] for parent in parents] for task_id, parents in self.dataflow.parents().items()}
         expect(self.containment.siblings, (
@@ -220,7 +220,7 @@ class _Rewriting:
         return identity
 
     def _keep_rates(self, task: Task, selectivity: float) -> None:
-        """Keeps the output rate of the task: the wider task has taken its part out already."""
+        """Keep the output rate of the task: the wider task has taken its part out already."""
         for key, stream in self.streams.items():
             if stream.source == task.id and selectivity > 0:
                 stated = stream.selectivity

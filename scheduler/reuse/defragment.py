@@ -297,7 +297,7 @@ class _Steps:
             return None
 
         def load_with_all(slot: str) -> float:
-            """Of several that are there one query is left."""
+            """The load with all of them, of whose queries one is left."""
             at_slot = sum(part.slot == slot for part in parts)
             moves = [part for part in parts if part.slot != slot]
             return self._loads.get(slot, 0.0) - (at_slot - 1) * self._query_cores + sum(

@@ -22,7 +22,7 @@ from .division import moved_bundle
 
 @dataclass(frozen=True, slots=True)
 class CutPiece:
-    """So many tasks of the path, as one fragment on a slot."""
+    """A piece of the path, as one fragment on a slot."""
 
     tasks: int
     slot: str

@@ -216,7 +216,7 @@ class _Search:
                 yield task_id
 
     def kins_of(self, trial: _Trial, task_id: str) -> list[str]:
-        """Of its siblings; then of the dynamic tasks beside it, or of what its alternates do."""
+        """The kins of its siblings; then of the dynamic tasks beside it, or of what its alternates do."""
         task, above = self.tasks[task_id], [trial.ids[parent] for parent in self.parents[task_id]]
         alternate_types = sorted({way.type for way in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
         return [kin(name, parents=above, scope=self.scope) for name in (task.type, *alternate_types)]

@@ -19,16 +19,16 @@ class Unmerge:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """Those that stay in the estate, working or not."""
+        """The tasks that stay in the estate, working or not."""
         return tuple(task_id for task_id, stands in self.activities.items() if stands != "leaves")
 
     @property
     def stopped(self) -> tuple[str, ...]:
-        """Those that leave it."""
+        """The tasks that leave the estate."""
         return tuple(task_id for task_id, stands in self.activities.items() if stands == "leaves")
 
     def rested(self, estate: EstateView) -> tuple[str, ...]:
-        """Those that cease to work and stay."""
+        """The tasks that cease to work and stay."""
         return tuple(
             task_id for task_id, stands in self.activities.items() if stands == "rests" and is_working(estate, task_id))
 

@@ -42,10 +42,10 @@ class SimulatedFuture(Protocol):
     """The future of a simulation, for the forecasts of an oracle: whoever adapts by what is known does not ask it."""
 
     def rates_to_come(self, steps: int) -> Mapping[str, Rates]:
-        """By source, events a second in so many steps from now on, the last ones again past the end."""
+        """The rates by source in the next steps, in events a second, the last ones again past the end."""
 
     def speeds_to_come(self, steps: int) -> Mapping[str, Rates]:
-        """By machine that is rented, how quick its cores are in these steps once it has started."""
+        """The speeds of the cores of each rented machine in the next steps once it has started."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class ElasticDataflow:
 
     @cached_property
     def parents(self) -> Mapping[str, tuple[str, ...]]:
-        """By task those whose streams it reads."""
+        """The tasks whose streams each task reads."""
         return {task: tuple(source for source, target in self.streams if target == task) for task in self.tasks}
 
     @cached_property

@@ -19,7 +19,7 @@ class Chance(Protocol):
     """A source of random numbers; a generator of numpy's is one."""
 
     def uniform(self, low: float, high: float, size: int) -> Rates:
-        """So many numbers, evenly between two."""
+        """Numbers drawn evenly between two."""
 
     def integers(self, high: int) -> int:
         """A whole number from 0 up that is below another."""

@@ -39,7 +39,7 @@ class AlertCounts(Answer):
 
 
 class MuteAnswer(Answer):
-    """Nobody is notified of this until then."""
+    """A mute until a time."""
 
     id: int
     team: str | None

@@ -24,7 +24,7 @@ class Token(TokenRow):
 
 
 class Person(Answer):
-    """Somebody who may log in, or could: roles by the team's short name, and API tokens."""
+    """A person who may log in, or could: roles by the team's short name, and API tokens."""
 
     username: str
     active: bool

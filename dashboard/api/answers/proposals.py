@@ -33,7 +33,7 @@ Price = answer_of(plan.Price)
 
 
 class BillChangeAnswer(Answer):
-    """By how much a plan changes a team's bill; ``is_own``: that of the other dataflows of the proposing team."""
+    """The change of a team's bill by a plan; ``is_own``: that of the other dataflows of the proposing team."""
 
     team: str
     money_per_hour_delta: float

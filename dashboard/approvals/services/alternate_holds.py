@@ -31,7 +31,7 @@ def require_hold(hold_s: float | None) -> None:
 
 
 def held_for(proposal: Proposal) -> timedelta | None:
-    """For how long a proposal holds what it switches; None where nobody switches by hand. Weir holds nothing."""
+    """Duration for which a proposal holds what it switches; None where nobody switches by hand. Weir holds nothing."""
     options = proposal.plan.options
     if proposal.author_id is None or "alternate" not in options:
         return None

@@ -26,7 +26,7 @@ LONGEST_KEY = 200  # characters of a key's text, as whatever chooses for keys ha
 
 
 class TooManyKeys(WeirError):
-    """As many keys of a task are set by hand as may be."""
+    """The limit of keys of a task that are set by hand is reached."""
 
     code = "too_many_keys"
 

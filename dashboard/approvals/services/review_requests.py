@@ -40,7 +40,7 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
 
 
 def _agreed(proposal: Proposal) -> str:
-    """By what all teams agreed to a plan beforehand that Weir makes by itself; empty where they did not.
+    """The rule by which all teams agreed to a plan beforehand that Weir makes by itself; empty where they did not.
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """

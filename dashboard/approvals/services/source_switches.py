@@ -58,7 +58,7 @@ def propose_switches(wanted_switches: Iterable[WantedSwitch], estate: Estate, *,
 
 
 def _names(switch: WantedSwitch, estate: Estate, at: datetime) -> Mapping[str, str]:
-    """By dataflow that may switch a running task at a moment, what the task is called there; those that work first."""
+    """The name of a running task in each dataflow that may switch it at a moment; those that work first."""
     users, hold = users_of(estate, switch.task), hold_of(switch.task, at=at)
     if not users or (hold is not None and not (switch.warmed and switch.alternate == hold.alternate)):
         return {}

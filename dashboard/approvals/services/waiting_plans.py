@@ -81,7 +81,7 @@ def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None
 
 
 def _chunks(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
-    """In pieces whose look-ups one statement can name."""
+    """The proposals in pieces whose look-ups one statement can name."""
     chunk: list[Proposal] = []
     chars = 0
     for proposal in proposals:

@@ -40,7 +40,7 @@ def fragmentation_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any] 
 
 
 def fragmentations(viewer: Viewer) -> list[dict[str, Any]]:
-    """Of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
+    """Fragmentation of every dataflow in the estate: ``id``, ``name``, ``team``, ``status`` and its fragmentation."""
     view, costs = view_for(viewer), costs_here()
     paces_ms = priced_ms_of(view.estate.fragments)
     rows = [

@@ -62,7 +62,7 @@ class EstateProblem:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Something that was wrong and is over: of what, how it was told, from when until when (seconds), how often."""
+    """A finding that is over: of what, how it was told, from when until when (seconds), how often."""
 
     kind: str
     subject: str

@@ -15,7 +15,7 @@ from scheduler.model.errors import WeirError
 
 
 class UnknownWay(WeirError):
-    """There is no such way."""
+    """The named choice does not exist."""
 
     code = "invalid_value"
 

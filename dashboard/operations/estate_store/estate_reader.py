@@ -198,7 +198,7 @@ def task_of(row: RunningTaskRow) -> RunningTask:
 
 
 def slots_gone(slots: Collection[str]) -> set[str]:
-    """Those of the slots, by name, that no node offers."""
+    """The slots, by name, that no node offers."""
     return set(slots).difference(SlotRow.objects.filter(name__in=slots).values_list("name", flat=True))
 
 

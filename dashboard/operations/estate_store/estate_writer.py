@@ -195,7 +195,7 @@ def _uses(submitted: Submitted) -> list[Use]:
 
 
 def _store_other_uses(removed: Submitted, submitted: Submitted) -> None:
-    """Stores the tasks of another version that are other tasks, or executed by others, than the former's were."""
+    """Store the tasks of another version that are other tasks, or executed by others, than the former's were."""
     stored = Use.objects.filter(dataflow_id=submitted.id)
     unchanged_tasks = {task for task, running in submitted.running.items() if removed.running.get(task) == running}
     stored.exclude(task_id__in=unchanged_tasks).delete()
@@ -272,7 +272,7 @@ def _store_fragments(
 
 
 def _store_bundle_slots(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
-    """Stores the slots of divided fragments' bundles; those of a fragment that is no more go with it."""
+    """Store the slots of divided fragments' bundles; those of a fragment that is no more go with it."""
     old, new = (
         {fragment_id: _bundle_slots(fragment) for fragment_id, fragment in fragments.items()}
         for fragments in (before, after)

@@ -67,8 +67,8 @@ def note_wanted(
 def no_longer_open(
     opened: Collection[str], refusals: Mapping[str, str], estate: Estate, *, may_open: bool
 ) -> frozenset[str]:
-    """Those of these queries that can be worked on in open batches no more: their slot refuses it, they are divided, or
-    no batches stay open here."""
+    """The queries that can be worked on in open batches no more: their slot refuses it, they are divided, or no batches
+    stay open here."""
     return frozenset(
         name for name in opened if name in estate.fragments and (
             not may_open or refusals.get(name) or estate.fragments[name].divided))

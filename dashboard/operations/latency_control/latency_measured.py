@@ -15,7 +15,7 @@ from scheduler.model.latency_limits import LatencyLimit
 
 
 def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> dict[str, float]:
-    """By query of the way the seconds that events spend there and on the way to it, in the mean over the limit's span.
+    """The seconds that events spend in each query of the way and on the way to it, in the mean over the limit's span.
 
     Only those are in it for which both ends were measured; a query that only writes a limit's first stream has 0, and
     one that only reads its last stream what that takes. Where a query's events are younger than those of the one

@@ -76,7 +76,7 @@ def limits_in_words(record: DataflowRecord) -> str:
 
 
 def worst_states(dataflows: Collection[str]) -> dict[str, str]:
-    """Of each of these dataflows that has a limit and runs, what became of the worst of its limits."""
+    """The state of the worst limit of each of these dataflows that has one and runs."""
     worst: dict[str, str] = {}
     order = (MET, WAITING, MISSED, IMPOSSIBLE)
     rows = list(LatencyStatus.objects.filter(dataflow__in=list(dataflows)).only("dataflow_id", "state", "path"))

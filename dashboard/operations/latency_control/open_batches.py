@@ -36,7 +36,7 @@ def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:
 
 
 def able_now(estate: Estate, queries: Collection[str], *, open_now: Collection[str] = ()) -> frozenset[str]:
-    """Those of some queries that may leave their batches open, as far as is known now; ``open_now`` are to do so."""
+    """The queries that may leave their batches open, as far as is known now; ``open_now`` are to do so."""
     if not may_be_open():
         return frozenset()
     refusals = refusals_in(jobs.read_live((), {}).reports, estate)

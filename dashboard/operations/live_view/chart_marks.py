@@ -135,7 +135,7 @@ def _on_slots(view: View, slots: Collection[str]) -> Iterator[Subject]:
 
 
 def _everything(view: View, _: str) -> Iterator[Subject]:
-    """Of the estate: plans by their dataflows, and what became of slots and nodes."""
+    """The subjects of the estate: plans by their dataflows, and what became of slots and nodes."""
     for dataflow in view.records:
         yield DATAFLOW, dataflow
     for slot in view.estate.slots:

@@ -77,7 +77,8 @@ class DynamicTask:
 
     @property
     def keys_by_alternate(self) -> Mapping[str, int]:
-        """For how many keys each alternate works that is not that of the task, by the switches that are known."""
+        """The number of keys for which each alternate works that is not that of the task, by the switches that are
+        known."""
         newest: dict[str, str] = {}
         for switch in self.key_switches:
             newest.update(switch.keys)

@@ -49,7 +49,7 @@ class InvalidRange(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """From when until when, in seconds since the epoch; in which grain, or the finest that fits; so many points."""
+    """A range of time, in seconds since the epoch; in which grain, or the finest that fits; so many points."""
 
     begin_s: int
     end_s: int

@@ -289,7 +289,7 @@ class SharedViews:
         self._look = OneLook()
 
     def view_for(self, viewer: Viewer) -> View:
-        """As the function of that name; what was read up to a quarter of a second ago does."""
+        """The view by the function of that name; what was read up to a quarter of a second ago does."""
         with self._lock:
             now_s = self._monotonic_s()
             if now_s - self._looked_at_s >= SHARED_S:
@@ -330,7 +330,7 @@ def exact_rate(view: View, tasks: Iterable[str]) -> float | None:
 
 
 def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Of these running tasks those without a parent, and those that stand for a sink."""
+    """The running tasks without a parent, and those that stand for a sink."""
     tasks = set(tasks)
     sinks = {
         view.estate.submitted[key].running[task] for key in view.records for task in view.estate.submitted[key].sinks}

@@ -1,4 +1,4 @@
-"""For how long queries stand still where they are handed over: a batch, and a gap that nodes measured of others.
+"""Pauses of queries that are handed over: a batch, and a gap that nodes measured of others.
 
 The gap is from the last record of those that end until the heir runs, within a node or between two. An output comes
 once a batch, so it stands still for one batch and the gap.
@@ -75,14 +75,14 @@ def batch_ms_of(query: QueryReport | None) -> float:
 
 
 def usual_pause_ms(plan: Plan, reports: Reports) -> float:
-    """For about how long a plan lets a query stand still that runs, of several the one for longest, in ms: a batch and
-    the usual gap; 0 where it lets none."""
+    """The usual pause of a plan for a query that runs, of several the longest, in ms: a batch and the usual gap; 0
+    where it lets none."""
     return _longest_ms(plan, reports, usual_gap_ms)
 
 
 def expected_pause_ms(plan: Plan, reports: Reports) -> float:
-    """For how long a plan lets any query stand still that runs, in ms: a batch and the gap that nearly all take at
-    most; 0 where it lets none."""
+    """The expected pause of a plan for any query that runs, in ms: a batch and the gap that nearly all take at most; 0
+    where it lets none."""
     return _longest_ms(plan, reports, expected_gap_ms)
 
 

@@ -32,7 +32,7 @@ class TooFull(WeirError):
 
 
 class AtRest(WeirError):
-    """Nobody reads the source now: its dataflows are paused, or just start."""
+    """The source has no reader now: its dataflows are paused, or just start."""
 
     code = "source_paused"
 

@@ -66,7 +66,7 @@ def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -
 
 
 def _until_all(fewer: Sequence[tuple[Fragment, QueryReport]]) -> str:
-    """In how long about all of these queries have their copies; empty unless that is known of each."""
+    """The time until about all of these queries have their copies; empty unless that is known of each."""
     times = [report.copy_left_ms for _, report in fewer if report.not_copied == ON_ITS_WAY]
     measured = [time_ms for time_ms in times if time_ms is not None]
     if len(measured) < len(fewer):

@@ -15,7 +15,7 @@ from scheduler.reuse.division import working_bundles
 
 
 def measured_key_loads(estate: EstateView, fragments: Iterable[Fragment]) -> dict[str, KeyLoads]:
-    """By fragment: of those that are divided by key, and of which enough was counted."""
+    """The loads by fragment: of those that are divided by key, and of which enough was counted."""
     by_key = [fragment for fragment in fragments if fragment.divided_by_key]
     return node_calls.key_loads({
         fragment.id: [
@@ -40,7 +40,8 @@ def key_columns(estate: EstateView, fragment: Fragment) -> tuple[str, ...]:
 
 
 def hot_bundles(view: View, fragment: Fragment, loads: KeyLoads | None) -> dict[str, FrequentKey]:
-    """By query: the key that alone is more than it sustains, of queries for which more comes than they take."""
+    """The hot bundles by query: the key that alone is more than it sustains, of queries for which more comes than they
+    take."""
     if loads is None:
         return {}
     reports = view.reading.reports

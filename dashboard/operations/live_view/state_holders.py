@@ -29,7 +29,8 @@ def copy_nodes(view: View, query: RunningBundle) -> Holders:
 
 
 def _all_copy_nodes(view: View) -> dict[str, Holders]:
-    """By query, as its node reports it; of nodes that are silent, and agents of earlier versions, by the broker."""
+    """The nodes with copies of each query, as its node reports it; of nodes that are silent, and agents of earlier
+    versions, by the broker."""
     named, unnamed = {}, {}
     for query in (query for fragment in view.fragments() for query in fragment.queries):
         report, node = view.bundle_report(query), node_of(query.slot)

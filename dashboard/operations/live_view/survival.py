@@ -99,7 +99,7 @@ def more_in_words(cost: CopyCost) -> str:
 
 
 def _size(count: int) -> str:
-    """So many bytes, in kB or MB."""
+    """A number of bytes, in kB or MB."""
     return f"{count / 1024:,.0f} kB" if count < 1 << 20 else f"{count / (1 << 20):,.1f} MB"
 
 
@@ -111,7 +111,7 @@ def survival_in_words(report: QueryReport, survives: Survival) -> str | None:
 
 
 def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
-    """These words of what a query survives, and why that is less than asked for, or nothing."""
+    """The words on what a query survives, with the reason why that is less than asked for, or without."""
     return f"{words}{', fewer than asked for' if is_less else ''}: {reason}" if reason else words
 
 

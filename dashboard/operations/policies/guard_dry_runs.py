@@ -129,7 +129,8 @@ def _longest_s(compiled: CompiledElement) -> int:
 
 
 def _known(compiled: CompiledElement, events: Iterable[GuardEvent], streams: Collection[str]) -> Iterator[GuardEvent]:
-    """From the moment on at which guards begin to be evaluated: each figure is known, or has been waited for."""
+    """The events from the moment on at which guards begin to be evaluated: each figure is known, or has been waited
+    for."""
     remembered = {name: KeptFigures() for name in streams}
     waiting = {name for name in streams if name in compiled.streams}
     is_measured = False

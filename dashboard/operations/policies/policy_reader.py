@@ -60,7 +60,7 @@ class ToldGuard:
 
 @dataclass(frozen=True, slots=True)
 class ToldPolicy:
-    """By what a dynamic task is switched, as pages, API and commands tell it.
+    """The policy by which a dynamic task is switched, as pages, API and commands tell it.
 
     ``versions`` begin with the newest; the last is 0, what the document says. ``findings`` is what is known before
     anything runs. ``readings`` has the value of each figure and word about time; ``trouble`` and ``because`` are of
@@ -117,7 +117,7 @@ def running_element(viewer: Viewer, dataflow_id: UUID | str, task: str) -> Runni
 
 
 def policy_told(viewer: Viewer, dataflow_id: UUID | str, task: str) -> ToldPolicy:
-    """By what a dynamic task of a dataflow is switched; raises as `running_element`."""
+    """The policy by which a dynamic task of a dataflow is switched; raises as `running_element`."""
     element = running_element(viewer, dataflow_id, task)
     guard_state = GuardState.objects.filter(pk=element.running.id).first() or GuardState(readings={})
     hold = hold_of(element.running.id, at=timezone.now())

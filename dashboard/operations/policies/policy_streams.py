@@ -98,7 +98,7 @@ def _posted(estate: Estate, stream: Mapping[str, Any], after: list[int] | None) 
 
 
 def _leaving(estate: Estate, stream: Mapping[str, Any], after: list[int] | None) -> Iterator[Came]:
-    """Of an output's newest events those that are not read yet: one that is older than what was read stays unread."""
+    """The newest events of an output that are not read yet: one that is older than what was read stays unread."""
     entry = estate.submitted.get(stream["dataflow"])
     running = entry.running.get(stream["task"]) if entry is not None else None
     if running is None or not is_told_to_all(estate, running):  # a version since may read with a credential

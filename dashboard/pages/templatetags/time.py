@@ -34,7 +34,8 @@ def charts(kind: str, subject: str) -> dict[str, Any]:
 
 @register.inclusion_tag("parts/preload_plotly.html", takes_context=True)
 def charts_ahead(context: dict[str, Any], kind: str, subject: str) -> dict[str, Any]:
-    """For the head of a page that shows these charts at once: what they need comes while the page itself does.
+    """The scripts for the head of a page that shows these charts at once: what they need comes while the page itself
+    does.
 
     Figures are asked for ahead where the address has no range of its own: they must be asked for by just this address.
     """

@@ -173,7 +173,7 @@ def plan_verb(plan: PlanRecord) -> str:
 
 @register.filter
 def steps_below(reached: Sequence[float], least: float) -> int:
-    """In how many steps of a simulation throughput was below its band."""
+    """The number of steps of a simulation in which throughput was below its band."""
     return sum(throughput < least - AdaptationProblem.tolerance - 1e-9 for throughput in reached)
 
 

@@ -123,7 +123,7 @@ class ElementPanel:
 
     @property
     def held_until(self) -> datetime | None:
-        """Until when somebody holds what is on."""
+        """The time until which somebody holds the active alternate."""
         return _moment(self.policy.held_until_ms)
 
     @property
@@ -133,7 +133,7 @@ class ElementPanel:
 
     @property
     def warm_until(self) -> datetime | None:
-        """Until when the alternate warms up that does."""
+        """The time until which the alternate warms up that does."""
         return _moment(self.task.warming_until_ms)
 
     @property

@@ -14,7 +14,7 @@ from dashboard.teams.permissions import require_superuser
 
 @require_safe
 def people(request: HttpRequest) -> HttpResponse:
-    """Everybody with roles and API tokens."""
+    """The people with roles and API tokens."""
     return render(request, "people.html", {
         "people": selectors.people(request.viewer), "now": timezone.now()})
 

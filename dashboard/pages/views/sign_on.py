@@ -23,7 +23,7 @@ UNUSABLE = (
 
 @require_POST
 def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """To the provider, with a state of this session alone."""
+    """Send the browser to the provider, with a state of this session alone."""
     _require_provider(provider_id)
     begin_attempt(request)
     try:
@@ -34,7 +34,7 @@ def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 @require_safe
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """From the provider, with a code that allauth changes for who it is."""
+    """Take the code of the provider, which allauth changes for an identity."""
     _require_provider(provider_id)
     try:
         return OAuth2CallbackView.adapter_view(OpenIDConnectOAuth2Adapter(request, PROVIDER))(request)

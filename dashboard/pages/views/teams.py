@@ -134,7 +134,7 @@ def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
 
 
 def _user(request: HttpRequest, team: Team, name: str) -> object:
-    """Somebody by name; who may not change members learns of nobody whether there is one."""
+    """The user of a name; who may not change members learns of nobody whether there is one."""
     if name != request.user.username:
         require_role(request.viewer, team, Role.ADMIN)
     user = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None

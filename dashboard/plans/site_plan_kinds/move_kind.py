@@ -34,7 +34,7 @@ def _move(record: PlanRecord, estate: ReadTrackingView) -> Plan:
 
 
 def _copied(slots: Mapping[str, str]) -> frozenset[str]:
-    """Those of these queries that would go on from a copy of their state on the node of the slot where they go."""
+    """The queries that would go on from a copy of their state on the node of the slot where they go."""
     return frozenset(name for name, holder in copy_holders(slots).items() if holder == node_of(slots[name]))
 
 

@@ -78,7 +78,8 @@ def _require_text(text: str) -> None:
 
 
 def _canonical(entries: Iterable[ProfileEntry]) -> tuple[list[ProfileEntry], list[Found]]:
-    """With their configs as tasks are looked up by them; an installed type fills in what the file leaves out."""
+    """The entries with their configs as tasks are looked up by them; an installed type fills in what the file leaves
+    out."""
     read_entries: list[ProfileEntry] = []
     problems: list[Found] = []
     for entry in entries:

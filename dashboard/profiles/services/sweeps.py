@@ -207,7 +207,7 @@ def cancel_sweep(*, actor: User, sweep_id: UUID | str) -> SweepRecord:
 
 
 def _doubt(sweep: SweepRecord) -> None:
-    """Sets trials aside where nothing was stable: by them the sweep would fail again at once."""
+    """Set trials aside where nothing was stable: by them the sweep would fail again at once."""
     if not sweep.trials.filter(stable=True).exists():
         sweep.trials.filter(stable=False).update(set_aside=True)
 

@@ -160,7 +160,7 @@ class _Figures:
         return self._measured(0, len(self.times_s))
 
     def at(self, at_s: float) -> MeasuredMeans:
-        """As it was at a moment."""
+        """The figures at a moment."""
         index = min(max(0, self._kept.index(at_s)), max(0, len(self.times_s) - 1))
         return self._measured(index, index + 1)
 
@@ -190,8 +190,8 @@ def _adaptations(
 
 
 def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str, str]:
-    """By running task the dataflow that decides about it: of those with goals that need it, the one that wants the
-    most throughput."""
+    """The dataflow that decides about each running task: of those with goals that need it, the one that wants the most
+    throughput."""
     users = world.estate.users
     asking = {task: [user for user in users.get(task, ()) if user in world.goals and user in world.running]
               for task in elements}

@@ -41,7 +41,7 @@ NOTHING = Chains((), RuntimeGraph((), ()), ChainingFacts({}, {}))
 
 
 def evidence(world: World) -> Chains | None:
-    """Of each dataflow the worst limit that has not been met for a while, or cannot be; None where nothing is known of
+    """The worst limit of each dataflow that has not been met for a while, or cannot be; None where nothing is known of
     what runs."""
     late = [
         status for status in world.limit_statuses(LATE) if status.hopeless or (
@@ -88,7 +88,7 @@ def effect(loop_round: Round, world: World) -> Effect | None:
 
 
 def _worst(ways: Iterable[LateWay]) -> list[LateWay]:
-    """Of each dataflow the limit that is missed by most."""
+    """The limit of each dataflow that is missed by most."""
     return list({way.dataflow: way for way in sorted(ways, key=lambda way: way.badness)}.values())
 
 
@@ -180,7 +180,7 @@ def _fused_and_full(world: World) -> tuple[str, ...]:
 
 
 def _fused_by_others(world: World, queries: Iterable[str]) -> Iterator[FusedChain]:
-    """Those of some queries that another controller or people have fused, with what they take."""
+    """The fused ones of some queries that another controller or people have fused, with their cost."""
     estate = world.estate
     for name in queries:
         fragment, fused = estate.fragments.get(name), world.fused_by_others(Chaining.name, name)

@@ -109,7 +109,7 @@ def _traffic(loop_round: Round, world: World, since_s: float) -> dict[int, float
 
 
 def _askers(world: World) -> dict[str, tuple[Asker, ...]]:
-    """Of each query that no schedule divides the running dataflows that may ask for its move, some of each team: of
+    """The running dataflows that may ask for the move of each query that no schedule divides, some of each team: of
     several queries that go together one is needed that runs in all."""
     estate, running = world.estate, world.running
     askers_of: dict[str, tuple[Asker, ...]] = {}

@@ -122,7 +122,7 @@ def _fusions(world: World, candidates: Sequence[Candidate]) -> Fusions:
 
 
 def _begun_s(world: World, candidates: Sequence[Candidate]) -> list[tuple[str, float]]:
-    """Of each running dataflow that has no step: its team, and since when all its queries are there."""
+    """The beginnings of running dataflows that have no step: its team, and since when all its queries are there."""
     estate, started_s = world.estate, world.started_s
     with_steps = {candidate.dataflow for candidate in candidates}
     entries = [estate.submitted[dataflow] for dataflow in world.running if dataflow not in with_steps]

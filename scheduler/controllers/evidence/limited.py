@@ -43,7 +43,7 @@ class LimitSeries:
 
     @classmethod
     def of(cls, noted: Mapping[str, str], estate: Estate) -> LimitSeries:
-        """From what `measured_by` noted, as things are now; none where a decision is about no limit."""
+        """The series that `measured_by` noted, as things are now; none where a decision is about no limit."""
         begin, end = (
             LatencyPoint(tuple(noted.get(tasks, "").split()), noted.get(stream, ""))
             for tasks, stream in (_BEGIN, _END))
@@ -58,7 +58,7 @@ class LimitSeries:
 
     @property
     def all(self) -> tuple[Series, ...]:
-        """Those that have to be read."""
+        """The series to read."""
         return self.ends if self.is_whole else tuple(dict.fromkeys((*self.ends, *self.begin.series, *self.end.series)))
 
     def latency_ms(self, history: KeptSeries) -> Line:

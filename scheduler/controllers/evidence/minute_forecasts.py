@@ -81,12 +81,11 @@ class MinuteForecasts:
         self._judged: dict[Series, tuple[float, CourseForecast]] = {}
 
     def rates(self, history: History, sources: Collection[str], now_s: float) -> dict[str, MinuteForecast]:
-        """By running source task the events a second that are expected of it; without those never measured."""
+        """The expected events a second of running source tasks; without those never measured."""
         return self._of(history, {name: Series(TASK, name, "rate_per_s") for name in sources}, now_s)
 
     def speeds(self, history: History, nodes: Collection[str], now_s: float) -> dict[str, MinuteForecast]:
-        """By node how fast its cores are expected to be, as a part of what was calibrated; without those never
-        measured."""
+        """The expected speed of the cores of nodes, as a part of what was calibrated; without those never measured."""
         return self._of(history, {name: Series(NODE, name, "core_speed") for name in nodes}, now_s)
 
     def _of(self, history: History, lines: Mapping[str, Series], now_s: float) -> dict[str, MinuteForecast]:
@@ -103,7 +102,7 @@ class MinuteForecasts:
 
 
 def judged_course(minutes: Sequence[float] | Rates) -> CourseForecast:
-    """By which method what comes after some minutes is to be forecast, and how wrong each is."""
+    """The course by the method that is to forecast the next minutes, and the error of each method."""
     return forecast_course(minutes, STEPS, season=SEASON, most_origins=ORIGINS)
 
 

@@ -43,7 +43,7 @@ def offered_bundles(
 def _uneven(
     world: World, dataflow: str, homes: Sequence[Fragment], measured: MeasuredMeans
 ) -> Iterator[tuple[str, UnevenKeys]]:
-    """By name in the document."""
+    """The uneven keys of tasks, by name in the document."""
     by_key = {home.id: home for home in homes if home.divided_by_key and not is_changing_hands(home)}
     for name, loads in (world.key_loads(list(by_key.values())) if by_key else {}).items():
         working = dict(_working(world, by_key[name], loads, measured))

@@ -171,7 +171,7 @@ class World(Clock, Protocol):
 
     @property
     def started_s(self) -> Mapping[str, float]:
-        """Since when each fragment runs, in seconds since the epoch."""
+        """The start of each fragment, in seconds since the epoch."""
 
     @property
     def apart(self) -> frozenset[str]:
@@ -188,7 +188,7 @@ class World(Clock, Protocol):
 
     @property
     def hold_s(self) -> float:
-        """For how many seconds a slow reader may hold back a stream that others need."""
+        """The time for which a slow reader may hold back a stream that others need, in seconds."""
 
     @property
     def usual_interval_s(self) -> float:
@@ -219,14 +219,14 @@ class World(Clock, Protocol):
 
     @property
     def algorithm(self) -> str:
-        """By which algorithm of adaptation is decided."""
+        """The algorithm of adaptation that decides."""
 
     @property
     def minute_forecasts(self) -> MinuteForecasts:
         """Forecasts of sources, as whoever runs the loop keeps them from one turn to the next."""
 
     def elements(self) -> Mapping[str, AdaptedElement]:
-        """By running task the dynamic ones whose policy names controllers."""
+        """The dynamic tasks whose policy names controllers, by running task."""
 
     def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
         """The schedule that a submitted dataflow runs by; None where it runs without one."""

@@ -179,7 +179,7 @@ class Command(BaseCommand):
 
 
 def _said(**options: Any) -> dict[str, Any]:
-    """Those of the options that were given."""
+    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 

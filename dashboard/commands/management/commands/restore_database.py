@@ -43,8 +43,8 @@ def make_tables(had: Collection[Name]) -> None:
 
 
 def plan_of(executor: MigrationExecutor, had: Collection[Name]) -> list[tuple[Migration, bool]]:
-    """These migrations, each after those that it needs. As targets they would not do: one that another one needs would
-    be gone back to."""
+    """The plan of these migrations, each after those that it needs. As targets they would not do: one that another one
+    needs would be gone back to."""
     everything = executor.migration_plan(executor.loader.graph.leaf_nodes(), clean_start=True)
     return [step for step in everything if _was_done(step[0], had)]
 
