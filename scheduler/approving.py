@@ -290,7 +290,7 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
     pause_ms : float
         For how long outputs are expected to stand while queries hand over or restart; 0 where none does.
     reaches : frozenset of str, optional
-        What the tasks that it starts reach beyond Weir (`effects.reached_by`).
+        The effects beyond Weir of the tasks that it starts (`effects.reached_by`).
     """
     owner, price = plan.dataflow.team, plan.price
     pays_more = any(change.team != owner and change.money_per_hour_delta > 0 for change in plan.bill_changes)

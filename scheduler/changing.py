@@ -64,7 +64,8 @@ def plan_change(
     fresh : bool
         Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
-        Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
+        The beginning of new fragments in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the
+        epoch.
     settings : mapping of str to FragmentSettings, optional
         By task of the dataflow: what its query is to begin with, where that is not as usual; nothing of it counts where
         the version that runs has a schedule.

@@ -44,7 +44,7 @@ def plan_defragmentation(
     Parameters
     ----------
     evidence : DefragmentEvidence, optional
-        What is measured; without it estimates take its place.
+        The measurements; without it estimates take its place.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str

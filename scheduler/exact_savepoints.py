@@ -110,7 +110,7 @@ def restored(
     dataflow : Dataflow
         With its team's secrets.
     running : mapping of str to str
-        What will execute each task.
+        The future running task of each task.
     """
     require_restorable(saved, dataflow, task_types=task_types)
     return {

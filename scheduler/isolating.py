@@ -32,7 +32,7 @@ def plan_isolation(
     dataflow_id : str
         The dataflow that it is planned for: one that needs a part of the query.
     why : str, optional
-        What was measured, for those who look at the plan.
+        The measured reason, for those who look at the plan.
 
     Raises
     ------

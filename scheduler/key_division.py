@@ -120,7 +120,7 @@ def ring_cut(
     shares : mapping of int to float
         Of the task's events; they add up to 1.
     slots : mapping of int to str
-        Where each bundle is to be.
+        The slot of each bundle.
     """
     if keys is None or keys.loads is None:
         return {}

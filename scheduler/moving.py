@@ -131,7 +131,7 @@ def plan_move(
         Queries, of whatever dataflows, that go on from copies by the same plan, and the slot of each. One that cannot
         is left out.
     why : str, optional
-        What it is for, for those who look at the plan.
+        The purpose, for those who look at the plan.
     file_secrets : collection of (str, str), optional
         Team and name of the secrets that stand for a file of the node.
     silent : collection of str, optional

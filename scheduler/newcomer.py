@@ -88,7 +88,7 @@ class Newcomer:
         Parameters
         ----------
         freed : CostFigure, optional
-            What ceases to cost with it.
+            The running tasks whose cost ceases with it.
         **counts
             Further counts of the price, instead of those of the merge.
         """

@@ -110,7 +110,7 @@ def price_of_rearrangement(
         CPU cores by which its queries take more or less, as an estimate; where neither that nor a figure is given, what
         so many queries more or less take.
     begins, ceases : CostFigure, optional
-        What tasks cost that begin to work with the plan, and that cease to.
+        The costs of tasks that begin to work with the plan, and of those that cease to.
     queries_started, queries_stopped, tasks_stopped : int, optional
         Queries that begin and end with the plan, and tasks that end.
     """

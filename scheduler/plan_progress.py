@@ -33,7 +33,7 @@ def plan_progress(plan: Plan, evidence: EnactmentEvidence) -> PlanProgress:
     plan : Plan
         With its queries on the slots where the estate has them now.
     evidence : EnactmentEvidence
-        What nodes report. As long as an awaited node does not, nobody knows by which weights is written there.
+        The reports of nodes. As long as an awaited node does not, nobody knows by which weights is written there.
     """
     done = steps_done(plan, evidence)
     return PlanProgress(done, _silent(plan, evidence, done) | _failing(plan, evidence.reports))

@@ -68,15 +68,15 @@ def plan_submission(
     fresh : bool
         Join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
-        Where new fragments begin in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
+        The beginning of new fragments in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
         channel still holds) or a time in ms since the epoch.
     containment : Containment, optional
-        Where the team wants it: a task that is contained in one that runs becomes a refinement of that one. Not with a
+        If the team wants it: a task that is contained in one that runs becomes a refinement of that one. Not with a
         schedule, which is of the tasks as they were submitted.
     schedule : Schedule, optional
         Of all that is new (`merged_plainly`): each becomes a fragment of its own, with the bundles that it gets there.
     remarks : sequence of str
-        What else reviewers should know of the schedule.
+        Further notes for reviewers of the schedule.
     settings : mapping of str to FragmentSettings, optional
         By task of the dataflow: what its query is to begin with, where that is not as usual.
     begin_from : SavedStates, optional
@@ -174,7 +174,7 @@ def merged_plainly(
     Parameters
     ----------
     fresh : bool, optional
-        Whether it joins nothing that runs.
+        True if it joins nothing that runs.
     """
     scope = team if dataflow.visibility == "private" else ""
     return merge(

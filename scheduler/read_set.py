@@ -153,7 +153,7 @@ class Answers:
     Parameters
     ----------
     noted : sequence of Reads
-        What the plans were made from that are asked about, so that their look-ups are read together.
+        The reads of the plans that are asked about, so that their look-ups are read together.
     """
 
     def __init__(self, estate: EstateView, siblings: kin.Siblings, noted: Sequence[Reads]) -> None:

@@ -23,7 +23,7 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
     Parameters
     ----------
     estate : EstateView
-        What runs now (`scheduler.read_set.Answers.changes` finds nothing there).
+        The present estate (`scheduler.read_set.Answers.changes` finds nothing there).
 
     Raises
     ------

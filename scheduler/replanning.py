@@ -37,9 +37,10 @@ def standing_for(
     Parameters
     ----------
     now : Plan
-        What is planned for the same request from the estate as it is now.
+        The plan for the same request from the estate as it is now.
     paying_before, paying_now : mapping of str to int
-        How many dataflows paid, and pay, for each running task of which a plan asked it (`read_set.Reads.paying`).
+        The number of dataflows that paid, and pay, for each running task of which a plan asked it
+        (`read_set.Reads.paying`).
     """
     if not (may_be_made_anew(before) and may_be_made_anew(now)) or _meaning(before) != _meaning(now):
         return None

@@ -118,7 +118,7 @@ def plan_schedule(
     left_bundles : collection of str
         Bundles that have ended by the nodes' reports; they are dropped.
     remarks : sequence of str
-        What else reviewers should know of the schedule.
+        Further notes for reviewers of the schedule.
 
     Raises
     ------

@@ -132,7 +132,7 @@ def prepare(
     Parameters
     ----------
     profiles : Profiles
-        What was measured. A source or sink that was not gets one thread with the share that its type declares.
+        The measured profiles. A source or sink that was not gets one thread with the share that its type declares.
     rate_per_s : float, optional
         Ω, the rate of every source; without it each has its own.
     measured : mapping, optional
@@ -140,10 +140,10 @@ def prepare(
     among : collection of str, optional
         Only these tasks are to be scheduled: the others run already, or are another's.
     costs : Costs, optional
-        What was learned of sources and sinks on this class of machine, for those without a profile.
+        The costs that were learned of sources and sinks on this class of machine, for those without a profile.
     keys : mapping of str to DividedKeys, optional
-        How tasks that run divided by key are divided, and how their events spread over keys. Without it, ranges are of
-        one size for bundles that sustain as much.
+        The ranges of tasks that run divided by key, and the distribution of their events over keys. Without it, ranges
+        are of one size for bundles that sustain as much.
     columns_of : callable, optional
         The columns that a task gives. Without it no task is divided that brings several streams together.
 

@@ -42,7 +42,7 @@ def plan_settings(
     real_time : mapping of str to bool
         By fragment: whether its batches are to stay open.
     trigger_ms : mapping of str to int, optional
-        How far apart batches, or groups of events, begin until intervals are chosen again; else as usual.
+        The interval of batches, or groups of events, in ms, until intervals are chosen again; else as usual.
     cores_delta : float, optional
         CPU cores that the queries are expected to take more, their readers' included.
 
@@ -97,11 +97,11 @@ def plan_switch(
     along : mapping of str to str, optional
         Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     stays : bool, optional
-        It may be the one that is on, or warms up: it is to be held.
+        True if it may be the one that is on, or warms up: it is to be held.
     at_once : bool, optional
-        It does not warm up, or no longer.
+        True if it does not warm up, or no longer.
     warmed : bool, optional
-        It has warmed up for its time.
+        True if it has warmed up for its time.
 
     Raises
     ------

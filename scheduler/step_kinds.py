@@ -82,7 +82,7 @@ class StepKind:
     is_done : callable
         Whether the evidence shows the step to be in force, given the fragment that it concerns.
     starts_query : bool
-        It starts a query, or restarts one: that may fail before it has run.
+        True if it starts a query, or restarts one: that may fail before it has run.
     unnoticed : bool
         Teams that share what it changes notice nothing of it.
     interrupts : bool
@@ -90,7 +90,7 @@ class StepKind:
     hands_over : bool
         A query goes on with the work of others.
     begins : bool
-        What it starts is new: nothing goes on in it.
+        True if it starts something new: nothing goes on in it.
     divides_streams : bool
         Whoever writes for the fragment divides its events anew.
     of_policy : bool

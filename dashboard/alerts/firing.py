@@ -22,7 +22,7 @@ def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:
     Parameters
     ----------
     findings : sequence of Finding
-        What is said already. Rules that read findings fire later and end later than these.
+        The present findings. Rules that read findings fire later and end later than these.
     """
     named = {finding.name for finding in findings} | {
         user["id"] for finding in findings for user in finding.dataflows}

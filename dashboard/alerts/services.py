@@ -101,7 +101,7 @@ def set_rule(
     actor : User
         An admin of the team; of the estate's rules an administrator.
     team : Team or None
-        Whose rule; None: the estate's.
+        The team of the rule; None: the estate's.
     chosen : dict
         ``enabled``, ``threshold``, ``clear_threshold``, ``for_s``, ``clear_for_s``, ``severity``; what is absent stays
         as the default.

@@ -149,7 +149,7 @@ def approvers(demanded: Iterable[tuple[Team, str]], *, besides: Iterable[int | N
     Parameters
     ----------
     besides : iterable of int
-        Whose own proposal it is: they do not count, unless the installation allows self-approval.
+        The authors of the proposal: they do not count, unless the installation allows self-approval.
     """
     needed = {team.pk: ROLES[role] for team, role in demanded}
     excluded = set() if settings.SELF_APPROVAL else set(besides)

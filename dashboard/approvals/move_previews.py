@@ -113,7 +113,7 @@ def preview_of(
     Parameters
     ----------
     actor : User
-        Who asks: somebody of the dataflow's team.
+        The author: somebody of the dataflow's team.
     """
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)

@@ -56,7 +56,7 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     Parameters
     ----------
     hours : float
-        How far back; a week at most, and an hour at least.
+        The hours back from now; a week at most, and an hour at least.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def replayed_part(
     Parameters
     ----------
     step_s : float
-        How long a step is: 10 s, 20 s, 30 s, or whole minutes.
+        The length of a step: 10 s, 20 s, 30 s, or whole minutes.
     generation : int
         Of the estate that the parts before were played with.
     proposal : Proposal, optional

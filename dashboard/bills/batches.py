@@ -42,11 +42,11 @@ def batch_parts(
     Parameters
     ----------
     needs : mapping of str to sequence of Need
-        Who needed running tasks when.
+        The times in which users needed running tasks.
     paces : mapping of str to Pace
-        How far apart batches of queries are; of one that is left out it is not known who needs them how often.
+        The intervals of queries' batches; of one that is left out it is not known who needs them how often.
     group_cpu_s : float
-        What a group of events in an open batch takes.
+        The CPU seconds of a group of events in an open batch.
     """
     shares = batch_shares(cpu_us=cpu_us, queries=[
         _with_groups(done, over_s, paces.get(query), group_cpu_s) for query, done in work.items()])

@@ -31,12 +31,12 @@ def readings_of(
     Parameters
     ----------
     used, costs : mapping
-        What each running task used and cost (billionths of the currency) between the two moments.
+        The amounts and the cost (billionths of the currency) of each running task between the two moments.
     on, was_on : mapping of str to str
-        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled,
-        nor has what warms another one up.
+        The alternates of dynamic tasks that are on, and those that were at the first moment: what was switched has not
+        settled, nor has what warms another one up.
     driver_since_ms : int
-        When the slot's process began, in ms since the epoch.
+        The start of the slot's process, in ms since the epoch.
     """
     is_warm = begun - datetime.fromtimestamp(driver_since_ms / 1000, UTC) >= WARM
     seconds, settled_ms = (until - begun).total_seconds(), int((begun - SETTLED).timestamp() * 1000)

@@ -108,7 +108,7 @@ def choose_goals(
     goals : DataflowGoals, optional
         None for none: adaptation leaves the dataflow alone.
     as_document : bool
-        What its document says, whatever ``goals`` are.
+        True if its document's goals hold, whatever ``goals`` are.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.choose_goals") as audit:

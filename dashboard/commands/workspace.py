@@ -51,7 +51,7 @@ def make_workspace(*, logins: Path) -> list[str]:
     Parameters
     ----------
     logins : Path
-        Where user names and passwords are kept, readable by this user alone.
+        The file of user names and passwords, readable by this user alone.
     """
     node = register_node(name=settings.LOCAL_NODE, slots=settings.LOCAL_SLOTS)
     lines = [f"node {node.name} with {node.slots} slots"]

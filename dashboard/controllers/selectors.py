@@ -133,7 +133,7 @@ def played(
     team : str
         The team's short name; empty for what belongs to all.
     hours : float
-        How far back; at most a week, and not before the oldest dataflow that runs was submitted.
+        The hours back from now; at most a week, and not before the oldest dataflow that runs was submitted.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
     Parameters
     ----------
     team : Team, optional
-        Whose dataflows; None for what belongs to all.
+        The team of the dataflows; None for what belongs to all.
     """
     if team is None:
         require_superuser(viewer_of(actor))

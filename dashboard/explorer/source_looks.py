@@ -79,9 +79,9 @@ def begin_look(
     Parameters
     ----------
     actor : User
-        Who looks: an engineer of the team.
+        The author: an engineer of the team.
     proposes : bool, optional
-        Whether columns are to be proposed, whatever columns the document names.
+        True if columns are to be proposed, whatever columns the document names.
 
     Raises
     ------

@@ -54,7 +54,7 @@ def begin_search(
     where : str
         A condition over the columns (`scheduler.guards.event_conditions`).
     count : int, optional
-        How many events are kept at most, the newest.
+        The largest number of events that are kept, the newest.
 
     Raises
     ------

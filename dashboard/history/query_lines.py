@@ -17,7 +17,7 @@ def store(successors: Mapping[str, Sequence[str]], *, at_s: int) -> None:
     successors : mapping
         By new query: those that end, first the one whose line it continues (``scheduler.history.successions``).
     at_s : int
-        When those end, in seconds since the epoch.
+        The end of those, in seconds since the epoch.
     """
     if not successors:
         return

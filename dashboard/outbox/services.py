@@ -34,9 +34,9 @@ def add_endpoint(
     Parameters
     ----------
     name, url, format : str
-        What it is called, where to, and in which shape; the host is one that the operator allows.
+        Its name, its address, and the shape of messages; the host is one that the operator allows.
     team : Team, optional
-        Whose it is; else the actor's own.
+        The team that it belongs to; else the actor's own.
     least : str, optional
         Of a team's: the least severity that goes there.
     """

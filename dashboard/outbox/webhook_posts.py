@@ -38,7 +38,7 @@ def post_json(url: str, body: bytes, headers: Mapping[str, str], *, is_operators
     Parameters
     ----------
     url : str
-        Where to; its host is looked up in ``WEIR_WEBHOOK_HOSTS`` again.
+        The address; its host is looked up in ``WEIR_WEBHOOK_HOSTS`` again.
     headers : mapping
         Besides the content type.
     is_operators : bool, optional

@@ -38,9 +38,10 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None, op
         Latency limits of the dataflow that is planned: batches are as far apart as they allow. Without them, as they
         are of a query that is new.
     dataflow : Dataflow, optional
-        What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
+        The planned dataflow, without a schedule: those of its queries that would leave their batches open are priced
+        so.
     opens : bool, optional
-        Whether its team lets batches stay open (`open_batches.lets_open`).
+        True if its team lets batches stay open (`open_batches.lets_open`).
     """
     if limits is None or dataflow is None:
         return _priced(limits, costs_here())

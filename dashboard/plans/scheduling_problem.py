@@ -152,7 +152,7 @@ def problem_of(
     Parameters
     ----------
     fresh : bool, optional
-        Whether a submission joins nothing that runs; as it was planned last without it.
+        True if a submission joins nothing that runs; as it was planned last without it.
     """
     estate = estate or stored_estate()
     stored = DataflowVersion.objects.get(dataflow=record, number=version or record.version)

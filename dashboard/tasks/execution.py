@@ -46,7 +46,7 @@ def republish_desired(*, in_full: bool = True) -> None:
     Parameters
     ----------
     in_full : bool
-        Whether it is made anew in any case; else only where the estate has moved on since this process made it, or the
+        True if it is made anew in any case; else only where the estate has moved on since this process made it, or the
         broker has lost it.
     """
     if in_full or not _PUBLISHED.stands():

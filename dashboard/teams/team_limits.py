@@ -53,7 +53,7 @@ def require_room(limit: TeamLimit, *, owner: str, taken: int, more: int = 1, ret
     Parameters
     ----------
     retry_after_s : int, optional
-        When there is room again by itself, in seconds; of what is counted by the hour.
+        The time until there is room again by itself, in seconds; of what is counted by the hour.
 
     Raises
     ------

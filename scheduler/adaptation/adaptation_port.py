@@ -22,7 +22,7 @@ class AdaptationProblem:
     Parameters
     ----------
     goal : BreakEven
-        What may be spent over ``hours``, the time that is looked at (T).
+        The largest spending over ``hours``, the time that is looked at (T).
     least, tolerance : float, optional
         Ω̂ and ε: throughput is to be at least the one, and within the other of it nothing is changed.
     """

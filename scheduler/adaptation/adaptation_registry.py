@@ -32,7 +32,7 @@ class AdaptationKind:
     adapt : callable
         At run time.
     foresees : bool
-        Whether it goes by a forecast where there is one.
+        True if it goes by a forecast where there is one.
     """
 
     name: str

@@ -40,7 +40,7 @@ def adapt_centrally(
     Parameters
     ----------
     expects : callable, optional
-        What the step to come is expected to be; as the one before, if not said (CAF).
+        The expectation of the step to come; as the one before, if not said (CAF).
     """
     draft, at_s = PlacementDraft(problem.dataflow, step.now.placement, expects(problem, step)), step.now.at_s
     below, above = (_is_below(problem, draft.throughput), _is_above(problem, draft.throughput))

@@ -37,9 +37,9 @@ class OrderedMachine:
     Parameters
     ----------
     is_leaving : bool
-        Whether it is on its way out: it is paid, and its slots are nobody's.
+        True if it is on its way out: it is paid, and its slots are nobody's.
     is_empty : bool
-        Whether nothing is on it, also because it has not reported yet.
+        True if nothing is on it, also because it has not reported yet.
     """
 
     node: str

@@ -19,7 +19,7 @@ class PlacementDraft:
     Parameters
     ----------
     placement : ElasticPlacement
-        Where it begins; is not changed.
+        The first placement; is not changed.
     conditions : Conditions
         Under which throughput is worked out. A machine whose speed they do not say has that of its class.
     """

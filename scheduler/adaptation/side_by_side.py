@@ -49,8 +49,8 @@ class SimulationSetup:
     Parameters
     ----------
     machines : str
-        How quick they are: ``steady``, as their class says; ``made``, by traces that are made up; or ``recorded``, as
-        the cores of nodes were.
+        The speeds of machines: ``steady``, as their class says; ``made``, by traces that are made up; or ``recorded``,
+        as the cores of nodes were.
     forecast : str
         ``learned`` from the rates so far, as on a site, or ``known``, the rates that will be.
     error : float
@@ -151,7 +151,7 @@ def world_of(
         By source the rates that were recorded, in steps of `STEP_S`, the newest last; one of each at least. Made loads
         have their mean.
     speeds : sequence of sequence of float, optional
-        How quick the cores of nodes were, likewise, as a part of what their class says; a machine is as one of them.
+        The speeds of nodes' cores, likewise, as a part of what their class says; a machine is as one of them.
 
     Raises
     ------

@@ -44,8 +44,8 @@ def repack(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: float | N
     Parameters
     ----------
     at_s : float, optional
-        When that is, of machines that run: they are changed for others only where their paid hour ends. Without it
-        nothing runs yet, and machines without work are given back.
+        The time, for machines that run: they are changed for others only where their paid hour ends. Without it nothing
+        runs yet, and machines without work are given back.
     """
     changed = True
     while changed:

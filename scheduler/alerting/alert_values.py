@@ -35,7 +35,7 @@ class AlertRule:
     severity : str
         One of ``SEVERITIES``.
     above : bool
-        Whether high values are wrong; else low ones are.
+        True if high values are wrong; else low ones are.
     """
 
     id: str

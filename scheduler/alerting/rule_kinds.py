@@ -28,17 +28,17 @@ class RuleKind:
     threshold, clear_threshold : float
         As ``alert_values.AlertRule``; where there is no unit, 1 means that it is so.
     above : bool
-        Whether high values are wrong.
+        True if high values are wrong.
     every_s : int
-        How often it is read: what costs much and changes slowly is read seldom.
+        The interval of readings: what costs much and changes slowly is read seldom.
     asked : bool
-        Whether it watches nothing until somebody turns it on.
+        True if it watches nothing until somebody turns it on.
     symptom_of : tuple of str
         Kinds that, where they find something wrong with a dataflow, explain what this one would tell of it.
     by_cause : bool
-        Whether one alert tells all dataflows of a team that one cause concerns.
+        True if one alert tells all dataflows of a team that one cause concerns.
     marked : bool
-        Whether its alarms are written into the history; of findings the recorder writes them.
+        True if its alarms are written into the history; of findings the recorder writes them.
     """
 
     name: str

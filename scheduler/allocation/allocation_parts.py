@@ -42,7 +42,7 @@ def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: b
     rate_per_s : float
         Events per second that it is to carry; the peak of one thread at most.
     reserved : bool
-        Whether CPU is what has to be there for it beside others, not what it takes.
+        True if CPU is what has to be there for it beside others, not what it takes.
     """
     estimate = profile.estimate(1)
     cpu = estimate.reserve_at(rate_per_s) if reserved else estimate.cpu_at(rate_per_s)
@@ -60,7 +60,7 @@ def undivided(
     Parameters
     ----------
     reserved : bool
-        Whether to count the CPU that has to be there beside others (`Estimate.reserve_at`) instead of the mean load.
+        True if to count the CPU that has to be there beside others (`Estimate.reserve_at`) instead of the mean load.
     """
     if profile.static:
         point = profile.one

@@ -24,7 +24,7 @@ class AllocationKind:
         ``(rates_per_s, profiles, *, one_thread)``; one with ``bundles`` also takes ``one_slot``. Both are ids of tasks:
         those that have one thread, and those whose threads share one slot.
     bundles : bool
-        Whether it puts several threads of a task into a bundle; else every thread is one.
+        True if it puts several threads of a task into a bundle; else every thread is one.
     solver_share : float
         The part of a solver's effort that its threads are worth to a mapping that uses one.
     """

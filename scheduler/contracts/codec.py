@@ -33,9 +33,9 @@ class Codec(Generic[T]):
     Parameters
     ----------
     sparse : bool
-        Whether fields that have their default are left out when it is written.
+        True if fields that have their default are left out when it is written.
     stored_as : mapping of str to str
-        What fields are called in documents, where that is another name than the value's.
+        The names of fields in documents, where these are others than the value's.
     """
 
     def __init__(

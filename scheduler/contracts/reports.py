@@ -264,7 +264,7 @@ class Reports(Mapping[str, NodeReport]):
     Parameters
     ----------
     ages_ms : mapping of str to int, optional
-        How long ago each was sent, by the clock of the broker; 0 where it is not told.
+        The age of each, by the clock of the broker; 0 where it is not told.
     """
 
     def __init__(

@@ -35,15 +35,15 @@ class AdaptedDataflow(FiniteFigures):
     rates_per_s, waiting : mapping of str to float
         By running task: events a second that are expected from outside, and events that wait.
     room : AdaptationRoom
-        Where its tasks run, and what of each core they may take.
+        The slots of its tasks, and their part of each core.
     slot_hour : float
-        What a slot costs for an hour.
+        The price of a slot for an hour.
     event_us : float, optional
         CPU that its queries took for each event from outside, in µs; None where that is not known.
     kept : tuple of str
         Sentences on dynamic tasks that are left as they are.
     forecast : Forecast, optional
-        What is expected in the steps to come, for algorithms that look ahead.
+        The expectation of the steps to come, for algorithms that look ahead.
     expects : tuple of str
         Sentences on what is expected from outside, and why averages decide where they do.
     bundles : OfferedBundles, optional

@@ -36,11 +36,11 @@ class BundleOffer(FiniteFigures):
     source_per_s : float, optional
         Events a second of each source that it is for; None where each has its own.
     sustained_per_s : float
-        What it is predicted to hold, of all sources together.
+        The predicted rate of all sources together, in events/s.
     slots, to_buy : int
         Slots that it takes, and those of them that are not there.
     per_hour : float
-        What its slots cost an hour, in the unit of the machines' prices.
+        The hourly price of its slots, in the unit of the machines' prices.
     """
 
     pair: tuple[str, ...]

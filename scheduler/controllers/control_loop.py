@@ -70,7 +70,7 @@ def step(
     state : LoopState
         Rounds of all controllers, as the last step returned them.
     observations : Observations
-        What has become of the rounds in flight, and the evidence to decide by.
+        The progress of the rounds in flight, and the evidence to decide by.
     policies : mapping of str to Policy
         Of each team, for this controller; of a team that is not there its usual policy holds.
     """

@@ -59,9 +59,9 @@ class Observations:
     Parameters
     ----------
     evidence : object, optional
-        What the controller reads, of its own kind; None where it is not time to decide anything.
+        The evidence of the controller, of its own kind; None where it is not time to decide anything.
     progress : mapping of str to CommandProgress
-        What has become of rounds in flight, by key.
+        The progress of rounds in flight, by key.
     busy : mapping of str to str
         Targets that are not to be touched now, and why.
     """

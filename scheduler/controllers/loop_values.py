@@ -84,18 +84,18 @@ class Decision:
     target : str
         The id of what it is about: a dataflow, a profile.
     team : str
-        Whose settings count; empty for what belongs to no team.
+        The team whose settings count; empty for what belongs to no team.
     worth : float
         By which decisions of one evaluation are ranked, the greatest first.
     moves_queries : bool
-        Whether it restarts queries: of such changes there is one at a time in the whole estate.
+        True if it restarts queries: of such changes there is one at a time in the whole estate.
     arguments : mapping of str to str
-        What whoever carries it out needs to know besides.
+        Further values for whoever carries it out.
     urgent : bool
-        Whether it takes back what breaks a limit now: no cool-down and no budget holds it up, and what it takes back
-        is not made again for a day.
+        True if it takes back what breaks a limit now: no cool-down and no budget holds it up, and what it takes back is
+        not made again for a day.
     alongside : bool
-        Whether it may begin while people are asked about other rounds of its team, or these are checked; never while
+        True if it may begin while people are asked about other rounds of its team, or these are checked; never while
         one is moving.
     """
 

@@ -33,7 +33,7 @@ class Foreseen:
     slots : tuple of SlotChange
         The slots that it leaves, by name, and the one that it goes to, which is the last.
     between_before, between_after : float
-        What passes between its bundles and those of other nodes, now and then, in the unit of the traffic.
+        The traffic between its bundles and those of other nodes, now and then, in the unit of the traffic.
     """
 
     slots: tuple[SlotChange, ...]

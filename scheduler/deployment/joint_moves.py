@@ -39,11 +39,11 @@ class Search:
     Parameters
     ----------
     may_go : callable
-        Whether a bundle may go to another node.
+        True of a bundle that may go to another node.
     most_cores : float
-        What a slot may have to do afterwards.
+        The largest load of a slot afterwards, in cores.
     least : float
-        What each move has to bring, in the unit of the traffic.
+        The least saving of each move, in the unit of the traffic.
     groups : mapping of str to collection of str, optional
         By bundle the groups that it is in: all of a series are in one together. Without it any may go together.
     """

@@ -76,7 +76,7 @@ def decide(
     Parameters
     ----------
     thresholds : Thresholds
-        What is high and low, and what is worth a move.
+        The thresholds of high and low slots, and the least gain of a move.
     groups : mapping of str to collection of str, optional
         By bundle the groups that it is in: bundles that go together are in one. Without it any may.
     """

@@ -19,7 +19,7 @@ def grows(waiting: Sequence[float]) -> bool:
     Parameters
     ----------
     waiting : sequence of float
-        What waited at moments that are equally far apart, oldest first, in blocks; NaN where that is not known.
+        The waiting blocks at moments that are equally far apart, oldest first; NaN where that is not known.
     """
     lengths = [value for value in waiting if not math.isnan(value)]
     if len(lengths) < LEAST_POINTS:

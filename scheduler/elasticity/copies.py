@@ -83,7 +83,7 @@ def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, Bundl
     Parameters
     ----------
     taken : Sequence of BundleHome
-        Where the owner and the copies so far are.
+        The homes of the owner and of the copies so far.
     candidates : Iterable of pairs
         Names and homes, whom to prefer first.
     """

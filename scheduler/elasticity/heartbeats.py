@@ -34,7 +34,8 @@ class HeartbeatWatch:
     lost_s : float
         Seconds, positive. It is longer for a node of which fewer than four heartbeats would come in that time.
     since_s : float
-        Since when every look went well; like all times here, in seconds of the watcher's clock, which never goes back.
+        The time since which every look went well; like all times here, in seconds of the watcher's clock, which never
+        goes back.
     heard_s : Mapping
         By node: when its newest heartbeat came.
     """
@@ -53,7 +54,7 @@ class HeartbeatWatch:
         newest : Mapping
             By node: its newest heartbeat.
         began_s, ended_s : float
-            When the broker was asked, and when it had answered.
+            The times of the question to the broker and of its answer, in seconds.
         """
         is_late = began_s - self.looked_s > self.lost_s or ended_s - began_s > self.lost_s / 4
         since_s = ended_s if is_late else self.since_s

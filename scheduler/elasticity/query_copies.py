@@ -130,7 +130,7 @@ def copied_places(
     Parameters
     ----------
     query : BatchCopy
-        What the query's own node has. It may be older than a copy: that of a holder who was away when it took over.
+        The state on the query's own node. It may be older than a copy: that of a holder who was away when it took over.
     living : Collection of str
         The nodes that answer.
     kept_from : int
@@ -166,11 +166,11 @@ def lacked_batches(
     Parameters
     ----------
     noted_ms : mapping or None
-        What the look before gave; None before the first one.
+        The result of the look before; None before the first one.
     begun, copied : int
-        How many batches the query has begun, and how many the copy has.
+        The number of batches that the query has begun, and of those that the copy has.
     whole_ms : int
-        When the copy was whole: the first look cannot know more of what it lacks.
+        The time when the copy was whole: the first look cannot know more of what it lacks.
     """
     lacked_ms = {batch: at_ms for batch, at_ms in (noted_ms or {}).items() if batch > copied}
     if begun > copied and begun not in lacked_ms:

@@ -40,7 +40,7 @@ class UnevenKeys(FiniteFigures):
     Parameters
     ----------
     load : KeyedLoad
-        What it has to do.
+        Its events that wait and its CPU.
     events, wanted, then : float
         The part of the task's events that it has, what it was planned with, and what a bundle with that plan has at
         most by the other cut.
@@ -69,7 +69,7 @@ def uneven_keys(
     bundles : sequence of RunningBundle
         Those of the task, which have ranges; none leaves, and no keys are changing hands.
     working : mapping of str to KeyedLoad
-        What each has to do, by id, where that is known.
+        The load of each bundle, by id, where that is known.
     """
     if len(bundles) < 2:
         return None

@@ -34,7 +34,7 @@ class ElementPolicy:
         The policy source that decides (`policy_sources`); guards and values are read by ``rules``, and by
         ``controllers``, which choose among what guards allow.
     streams : mapping of str to mapping
-        What the streams that guards name are, by the name that they use (`figure_streams`).
+        The definitions of the streams that guards name, by the name that they use (`figure_streams`).
     calendars : str
         The short name of the team whose calendars it means; empty where it means none.
     """

@@ -61,10 +61,10 @@ class ElementWatch:
     Parameters
     ----------
     at_ms : int
-        When it begins: guards are evaluated at this moment first, with no figure known.
+        The beginning, in ms: guards are evaluated at this moment first, with no figure known.
     state : mapping, optional
-        What `state` gave for this element, to go on from; what a changed guard has in common with the earlier one keeps
-        its state.
+        The result of `state` for this element, to go on from; what a changed guard has in common with the earlier one
+        keeps its state.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class GuardFinding:
     when : str
         A case in which it is so, as text; empty where it is always so.
     is_certain : bool
-        Whether it does happen where values are as in ``when``; else it may.
+        True if it does happen where values are as in ``when``; else it may.
     """
 
     what: str

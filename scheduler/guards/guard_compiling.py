@@ -66,7 +66,7 @@ class CompiledElement:
     guards, values : mapping
         By alternate: the trees of those guards that are not empty, and of those values that are functions.
     figures, feeds : mapping
-        What is written and sampled, by stream.
+        The written and sampled parts, by stream.
     words : tuple of (GuardNode, callable)
         Each temporal word and what makes it, those that it is made of before it; their values are in the slots behind
         the figures.

@@ -22,7 +22,7 @@ class GuardDryRun:
     changes : tuple of ElementSwitch
         In order: which alternate was on at first, each switch, and where trouble with guards began and ended.
     on_ms : mapping
-        How long each alternate was on, in ms.
+        The time that each alternate was on, in ms.
     late : int
         Events that were older than the newest of their stream.
     """

@@ -31,9 +31,9 @@ class GuardCatalog:
     calendars : mapping of str to frozenset of date
         Days by name, such as holidays.
     hint : str
-        What to do where there is no such figure, besides naming one that there is.
+        The remedy where there is no such figure, besides naming one that there is.
     figure_noun : str
-        What its figures are called in errors.
+        The noun for its figures in errors.
     """
 
     streams: Mapping[str, Mapping[str, str]]
@@ -73,7 +73,7 @@ class GuardedAlternate:
     guard : str
         A condition. Empty: of activation guards *otherwise*, on where no other is; of value-based guards *always*.
     value : float or str
-        What it is worth, from 0 on: a number, or the text of a value function over figures.
+        Its worth, from 0 on: a number, or the text of a value function over figures.
     """
 
     name: str

@@ -24,7 +24,7 @@ class PolicySource:
     Parameters
     ----------
     holds : bool
-        What it sets stays for a stated time, whatever other sources want.
+        True if its choice stays for a stated time, whatever other sources want.
     """
 
     name: str

@@ -37,7 +37,7 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     Parameters
     ----------
     notes : sequence of Annotation
-        What history tells of its subject; its alarms count, whatever is told of them.
+        The history of its subject; its alarms count, whatever is told of them.
     """
     begun = sorted({note.at_s for note in notes if note.what == ALARM})
     over = max((note.at_s for note in notes if note.what == OVER), default=-1)

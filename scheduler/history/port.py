@@ -39,7 +39,7 @@ class History(Protocol):
         Parameters
         ----------
         series : collection of Series
-            Which; those that are not known are left out.
+            The series, each once; those that are not known are left out.
         grain : Grain
             One of ``GRAINS``.
         begin_s, end_s : int

@@ -177,7 +177,7 @@ def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grai
     begin_s, end_s : int
         The range, in seconds since the epoch.
     most_points : int
-        How many points of a series are wanted at most.
+        The largest number of points of a series.
     """
     for grain in GRAINS:
         if begin_s >= now_s - grain.keep_s and (end_s - begin_s) <= most_points * grain.step_s:

@@ -54,10 +54,10 @@ def batch_cost(
     rate_per_s : float
         Events that come to the query each second.
     batches_seen : BatchesSeen, optional
-        What it was seen to do on its slot (of a divided one, the bundle that takes longest); without it durations
+        The batches that it ran on its slot (of a divided one, the bundle that takes longest); without it durations
         follow from CPU.
     times_its_cpu : float, optional
-        How many times its CPU a batch takes here.
+        The ratio of a batch's time to its CPU here.
     threads : int, optional
         Of each bundle: events are worked on side by side.
     bundles : int, optional

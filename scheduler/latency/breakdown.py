@@ -47,7 +47,7 @@ def broken_down(hops: Sequence[Hop], *, first_interval_ms: float) -> Breakdown:
     hops : sequence of Hop
         Its queries, from the source's on; one at least.
     first_interval_ms : float
-        How far apart batches of the first begin: events wait half of it there, or less where they leave sooner.
+        The interval of batches of the first, in ms: events wait half of it there, or less where they leave sooner.
     """
     waiting_ms = min(hops[0].age_ms, first_interval_ms / 2)
     transport_ms, working_ms, age_ms = 0.0, hops[0].age_ms - waiting_ms, hops[0].age_ms

@@ -54,7 +54,7 @@ class Reporter:
     queries : mapping of str to sequences of str
         The queries to measure, each with the channels into it that are to be measured, as reports name them.
     offset_s : float
-        When the first one is due, from 0 up to the interval: drawn at random, so that reports do not come in bursts.
+        The time of the first one, from 0 up to the interval: drawn at random, so that reports do not come in bursts.
     """
 
     def __init__(

@@ -52,11 +52,11 @@ def state_of(
     Parameters
     ----------
     measured_s : float, optional
-        What was measured, in seconds; None where nothing was.
+        The measured latency, in seconds; None where nothing was.
     is_whole : bool, optional
-        Whether that is of the limit's whole span.
+        True if that is of the limit's whole span.
     is_proven : bool, optional
-        Whether it was met by measurement until now: then it is until it is missed.
+        True if it was met by measurement until now: then it is until it is missed.
     """
     most_s = TOLERATED * limit_s if is_proven else limit_s
     if measured_s is not None and (is_whole or is_proven) and measured_s <= most_s:
@@ -76,7 +76,7 @@ def is_beyond(limit_s: float, expected: Expected, *, other_s: float) -> bool:
     expected : Expected
         The latency of the limit, with the intervals and modes that suit it best.
     other_s : float
-        What of that is no part of the model, in seconds.
+        The part of that beyond the model, in seconds.
     """
     return expected.least_s is not None and expected.latency_s - max(0.0, other_s) > TOLERATED * limit_s
 
@@ -89,7 +89,7 @@ def corrected(other_s: float, *, measured_s: float, modelled_s: float, limit_s: 
     Parameters
     ----------
     other_s : float
-        What was assumed, in seconds.
+        The correction so far, in seconds.
     measured_s, modelled_s : float
         At the same intervals; the model without ``other_s``.
     """

@@ -287,7 +287,7 @@ def agreed_ms(query: OwnQuery, now_ms: int, wishes_ms: Mapping[str, int]) -> int
     Parameters
     ----------
     now_ms : int
-        How far apart they are to be now. Until all of its managers have said something, they come no further apart.
+        The interval now, in ms. Until all of its managers have said something, they come no further apart.
     wishes_ms : mapping of str to int
         By manager; those of nodes that no longer manage it do not count.
     """

@@ -139,7 +139,7 @@ def planned_interval_s(queries: Queries, chosen: BatchModes, limits: Limits, *, 
     queries : Queries
         Of the dataflow alone.
     batch_s : float
-        What a micro-batch takes, in seconds.
+        The duration of a micro-batch, in seconds.
     """
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
     if not chosen.open:

@@ -51,8 +51,8 @@ def pace(
     queries : Queries
         The queries that work; `BatchCost` of each.
     standing : StandingAnswers, optional
-        What was chosen in earlier rounds. Where that stands, queries that limits join keep it; how late events are with
-        it is told by the present figures all the same.
+        The choices of earlier rounds. Where that stands, queries that limits join keep it; how late events are with it
+        is told by the present figures all the same.
 
     Returns
     -------

@@ -47,7 +47,7 @@ def queries_of(
     Parameters
     ----------
     batches_seen : mapping of str to BatchesSeen
-        What was seen of queries, by fragment or bundle.
+        The batches of queries, by fragment or bundle.
     """
     working = {name: fragment for name, fragment in estate.fragments.items() if fragment.active_tasks}
     slots = {bundle.slot for fragment in working.values() for bundle in fragment.queries}

@@ -55,7 +55,8 @@ def choose_modes(
     Parameters
     ----------
     refusals : mapping of str to str
-        Why a query cannot leave its batches open, empty where it can; one that is not named is not known yet.
+        The reason why a query cannot leave its batches open, empty where it can; one that is not named is not known
+        yet.
     before : collection of str
         The queries that do so now: they go on while that costs no more.
     micro : Pacing, optional

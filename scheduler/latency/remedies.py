@@ -53,9 +53,9 @@ def remedies(
     chains : sequence of sequence of str
         Neighbours on the way, upstream first, that may become one query; no query in two of them.
     query : BatchCost
-        What a batch takes for being one at all: so much less it is for each query less.
+        The cost of a batch for being one at all: so much less it is for each query less.
     slot_cores : float
-        What an empty slot has for queries, in cores.
+        The cores of an empty slot for queries.
     able : collection of str, optional
         Queries whose batches may stay open: they do so where they would (`real_time.choose_modes`). One that is fused
         may where all may that it is made of.

@@ -24,7 +24,7 @@ def qos_setups(
     graph : RuntimeGraph
         All queries that work: a task is a fragment, a vertex one of its queries.
     longest_ms : mapping of str to int
-        How far apart batches may be at most, by fragment.
+        The longest interval of batches, in ms by fragment.
     reads : mapping of str to mapping, optional
         By query, of each channel that it reads: the query that writes it.
     """

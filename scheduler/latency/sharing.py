@@ -16,7 +16,7 @@ def airport_shares(costs: Mapping[str, float]) -> dict[str, float]:
     Parameters
     ----------
     costs : mapping of str to float
-        What each user would need alone; not below 0.
+        The cost of each user alone; not below 0.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def limit_shares(costs: Mapping[str, float], unlimited: float) -> dict[str, floa
     Parameters
     ----------
     unlimited : float
-        What any of them would need without a limit, in the unit of ``costs``.
+        The need of any of them without a limit, in the unit of ``costs``.
 
     Returns
     -------

@@ -21,11 +21,11 @@ def shortened_s(interval_s: float, *, lifetime_s: float, batch_s: float) -> floa
     Parameters
     ----------
     interval_s : float
-        How far apart its batches are, in seconds.
+        The interval of its batches, in seconds.
     lifetime_s : float
         Twice what events were measured to wait for a batch of it.
     batch_s : float
-        What a batch takes: where events wait for less than that, it is not the wait that is slow.
+        The cost of a batch: where events wait for less than that, it is not the wait that is slow.
     """
     sizing = BufferSizing(smallest=SHORTEST_S, shrink=SHRINK)
     wanted_s = adapted_size(interval_s, lifetime_s=lifetime_s, source_latency_s=batch_s, sizing=sizing)

@@ -47,7 +47,7 @@ def chainable_series(
     path : sequence of str
         The vertices of a violated sequence, from its beginning to its end.
     graph : RuntimeGraph
-        Where they are: all channels of a vertex count, also those that lie on no constraint.
+        The graph of their vertices: all channels of a vertex count, also those that lie on no constraint.
     facts : ChainingFacts
         Slots, CPU, and what must stay apart.
     capacity : float, optional

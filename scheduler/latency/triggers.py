@@ -253,7 +253,7 @@ def step_s(
     share : float, optional
         The part of a wait that counts, as of `PathLimit`.
     counted : Counted, optional
-        What of the path counts; all of it where nothing is said.
+        The counted parts of the path; all of it where nothing is said.
     """
     waits = writer is not None or (counted.waits and reader not in counted.passed)
     return (wait_s(plan, writer, reader, effective, share=share) if waits else 0.0,

@@ -39,7 +39,7 @@ def choose_freely(
     Parameters
     ----------
     refusals : mapping of str to str
-        Why queries cannot leave their batches open, empty where they can.
+        The reasons why queries cannot leave their batches open, empty where they can.
     standing : StandingAnswers, optional
         As of `pace`.
     """

@@ -31,7 +31,7 @@ class Effort:
         Parameters
         ----------
         at_most : float
-            What this call may take of what is left, in the solver's deterministic seconds; 0 or more.
+            The bound of this call within what is left, in the solver's deterministic seconds; 0 or more.
         """
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1

@@ -45,7 +45,7 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     allocation : Allocation
         Bundles of each task, upstream tasks first. Full ones have a slot to themselves.
     effort : float
-        What all calls of the solver may take together, in its deterministic seconds: the same question has the same
+        The bound of all calls of the solver together, in its deterministic seconds: the same question has the same
         answer on every machine, however long it takes there.
 
     Returns

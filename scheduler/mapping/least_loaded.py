@@ -52,7 +52,7 @@ def place_new(
     Parameters
     ----------
     query_cores : float
-        What a query takes for running batches at all.
+        The cores that a query takes for batches alone.
     node : str, optional
         The node whose slots alone are taken; empty for any.
     """

@@ -40,10 +40,10 @@ class MappingKind:
     map : callable
         The algorithm; ``streams`` and the solver's ``effort`` are for those that look at traffic.
     keeps_together : bool
-        Whether it puts all threads of a bundle on one slot. Under one that does not, a task whose events keep their
+        True if it puts all threads of a bundle on one slot. Under one that does not, a task whose events keep their
         order has one thread.
     quick : bool
-        Whether it answers while a slider moves.
+        True if it answers while a slider moves.
     nodes_hold : callable, optional
         Whether nodes hold what a placement has on them, of a mapping that lets the slots of a node lend each other.
     bounded_by : str

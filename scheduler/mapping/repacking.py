@@ -27,7 +27,7 @@ def pack(
     Parameters
     ----------
     at_most : float
-        What it may take of ``effort``, in the solver's deterministic seconds.
+        The bound within ``effort``, in the solver's deterministic seconds.
     """
     shapes, model = Shapes.of(kinds), cp_model.CpModel()
     within = [

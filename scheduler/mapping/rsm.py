@@ -41,7 +41,7 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
     Parameters
     ----------
     supply : Supply
-        Where slots come from; nodes of the same ``rack`` are nearer to each other.
+        The source of slots; nodes of the same ``rack`` are nearer to each other.
 
     Returns
     -------

@@ -20,8 +20,8 @@ def between_nodes_per_s(placement: Placement, streams: Streams, shares: Shares |
     Parameters
     ----------
     shares : mapping of str to mapping of int to float, optional
-        How each task's events are divided over its slots: a slot makes the same part of what the task makes. Without
-        it every thread reads and writes its even part.
+        The division of each task's events over its slots: a slot makes the same part of what the task makes. Without it
+        every thread reads and writes its even part.
     """
     parts: dict[str, dict[str, float]] = {}
     for task, counts in placement.counts.items():

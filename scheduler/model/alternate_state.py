@@ -21,7 +21,7 @@ def check_alternate_state(
     Parameters
     ----------
     in_waves : bool
-        Whether the document's tasks switch in waves.
+        True if the document's tasks switch in waves.
     """
     begin, by = node.value[BEGIN].value if BEGIN in node.value else None, node.value.get(BY)
     steps = [step for way in alternates for step in way.steps]

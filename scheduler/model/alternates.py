@@ -223,7 +223,7 @@ def why_no_alternate(task_type: TaskType, *, begin: str | None = None) -> str:
     Parameters
     ----------
     begin : str, optional
-        How alternates begin, where the document says it.
+        The beginning of alternates, where the document says it.
     """
     if task_type.kind != "transform":
         return f"is a {task_type.kind}: alternates read a stream and give one"

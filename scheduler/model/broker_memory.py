@@ -47,7 +47,7 @@ class BrokerMemory:
         Parameters
         ----------
         sizes : mapping of str to int
-            How many bytes of the broker's memory each channel takes.
+            The bytes of the broker's memory that each channel takes.
 
         Examples
         --------

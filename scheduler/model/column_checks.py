@@ -35,7 +35,7 @@ def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | No
     draft : Draft
         Tasks and streams as far as they could be read; none of those in a cycle have columns.
     problems : Problems, optional
-        Where problems are reported; without it a task that is wrong has unknown columns, and nothing is said.
+        The list that takes problems; without it a task that is wrong has unknown columns, and nothing is said.
     """
     return _ColumnReader(columns_of).read(draft, problems)
 

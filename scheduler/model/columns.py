@@ -142,7 +142,7 @@ class Columns:
         Parameters
         ----------
         remedy : str, optional
-            What helps where no column is like it; otherwise the columns that there are.
+            The remedy where no column is like it; otherwise the columns that there are.
         """
         if name not in self.types and self.complete:
             near = nearest(name, self.types)
@@ -208,7 +208,7 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
     Parameters
     ----------
     parameter, value : str, optional
-        Where it stands: the parameter, and the column.
+        The place in the document: the parameter, and the column.
     """
     length = sum(map(len, kinds))
     if length > TYPE_CHARACTERS.most:

@@ -48,7 +48,7 @@ def read_document(
     text : str or bytes
         JSON, YAML or a Storm Flux topology in YAML; UTF-8 where it is bytes.
     format : "json" or "yaml", optional
-        Where None, a document that begins as a JSON object is read as JSON, any other as YAML.
+        If None, a document that begins as a JSON object is read as JSON, any other as YAML.
     check_config : callable, optional
         A task type's own check of a config that is well typed (a range upside down, a file that is not there): the
         error that it finds, or None.

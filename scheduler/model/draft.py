@@ -40,7 +40,7 @@ class DraftReader:
     Parameters
     ----------
     type_remedy : callable, optional
-        What to do about a type of that name, where there is none and none is like it.
+        The remedy for a type of that name, where there is none and none is like it.
     """
 
     def __init__(self, problems: Problems, *, task_types: TaskTypes, type_remedy: Callable[[str], str] | None) -> None:

@@ -38,7 +38,7 @@ def with_values(text: str, values: Values, *, meant: Dataflow, format: Format, t
     text : str
         A valid document.
     meant : Dataflow
-        What the document says afterwards: reading the result gives it, up to the spelling of configs.
+        The document afterwards: reading the result gives it, up to the spelling of configs.
     """
     with suppress(GraphNotEditable, InvalidDataflow, UnreadableDocument):
         document = editable(document_value(text, format))

@@ -167,7 +167,7 @@ def nearest_cut(load: Callable[[int], float], size: int, wanted_events: float) -
     Parameters
     ----------
     load : callable
-        What the first so many have to do; it never falls.
+        The load of the first so many; it never falls.
     """
     groups = bisect_left(range(size), wanted_events, key=load)
     nearer = min((groups - 1, groups), key=lambda count: abs(load(max(0, count)) - wanted_events))

@@ -46,9 +46,9 @@ def require_plain(name: str, *, what: str, most: int) -> str:
     name : str
         The name, without spaces around it.
     what : str
-        What it is the name of, to begin a message with: ``The team's name``.
+        The noun of what it names, to begin a message with: ``The team's name``.
     most : int
-        How many characters it may have.
+        The largest number of characters.
 
     Raises
     ------

@@ -100,7 +100,7 @@ class TaskPath:
         Parameters
         ----------
         labels : mapping of str to str
-            What each task is, by id: its type and its config.
+            The description of each task, by id: its type and its config.
 
         Returns
         -------

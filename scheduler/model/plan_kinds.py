@@ -33,27 +33,27 @@ class PlanKind:
     verb, noun, notice : str
         A button or a title ("Pause"), the proposal by name ("Resumption"), and what is said when it is proposed.
     starts, stops, goes_on : str
-        What becomes of the tasks that begin to work, cease to work, and work before and after it.
+        The outcome for the tasks that begin to work, cease to work, and work before and after it.
     entry : EntryChange
-        What becomes of the dataflow's entry in the estate.
+        The outcome for the dataflow's entry in the estate.
     undone_by : str
         The kind of the plan that takes it back.
     moves_queries : bool
-        It changes queries that run, those of other dataflows too: no other plan may be under way.
+        True if it changes queries that run, those of other dataflows too: no other plan may be under way.
     needs_no_handover : bool
         No other plan may be handing tasks over: what it rests could not take over.
     relocates : bool
-        It takes queries to other slots, and does nothing else.
+        True if it takes queries to other slots, and does nothing else.
     takes_schedule : bool
-        It may be asked for by a schedule that somebody chose.
+        True if it may be asked for by a schedule that somebody chose.
     schedules : bool
-        It says by what schedule its dataflow runs from then on (by none after a removal).
+        True if it says by what schedule its dataflow runs from then on (by none after a removal).
     only_own : bool
-        It adds nothing to the estate: other teams review it only where they would notice.
+        True if it adds nothing to the estate: other teams review it only where they would notice.
     has_version : bool
-        It brings another version of the dataflow's document, which counts from then on.
+        True if it brings another version of the dataflow's document, which counts from then on.
     undoable_when_done : bool
-        It can be taken back also after it is done.
+        True if it can be taken back also after it is done.
     """
 
     name: str

@@ -165,8 +165,8 @@ class Profile:
     code : str
         Digest of the code that was measured; empty where nobody noted it.
     static : bool
-        So light that one thread with a fixed share does at any rate: paper [2] (8.3) treats sources and sinks so.
-        Its one point's rate says nothing.
+        True if it is so light that one thread with a fixed share does at any rate: paper [2] (8.3) treats sources and
+        sinks so. Its one point's rate says nothing.
     """
 
     task_type: str

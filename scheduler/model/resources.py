@@ -101,7 +101,7 @@ class Supply:
     catalogue : Catalogue, optional
         Sizes of machine that may be bought; without it there are no more slots than the free ones.
     new_names : str
-        How machines to buy are named: this, and a number.
+        The names of machines to buy: this, and a number.
     machines : tuple of VmSize
         Sizes of the first machines to buy. Any others are of the largest size while they fill up, and the smallest that
         holds the rest.

@@ -78,9 +78,9 @@ def settings_of_new(
     before, after : mapping of str to Fragment
         The fragments that a plan touches, as they were and as they are.
     open_in_slot : mapping of str to int
-        How many queries of each slot have open batches, those that the plan ends left out.
+        The number of queries of each slot with open batches, those that the plan ends left out.
     planned : mapping of str to FragmentSettings, optional
-        What the plan sets fragments to; those that are not new are left out.
+        The settings of fragments in the plan; those that are not new are left out.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def first_settings(
     before, after : mapping of str to Fragment
         The fragments that a plan touches, as they were and as they are.
     running : mapping of str to str
-        What executes each task of the dataflow.
+        The running task of each task of the dataflow.
     of_tasks : mapping of str to FragmentSettings
         By task of the dataflow: how its query is set if the dataflow runs alone; usual settings are left out.
     restores : mapping of str to SavedTask, optional
@@ -154,7 +154,7 @@ def changed_settings(
     Parameters
     ----------
     before, after : mapping of str to FragmentSettings
-        What the plan says of them: how batches are, which alternates are on, or by which policies, become others.
+        The settings in the plan: how batches are, which alternates are on, or by which policies, become others.
     """
     changed = {}
     for name, planned in after.items():

@@ -38,7 +38,8 @@ def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> No
     Parameters
     ----------
     loop : DraftLoop
-        Whose ``body`` has no problems, and no streams that are split still. Where it begins and ends is noted in it.
+        A loop whose ``body`` has no problems, and no streams that are split still. Where it begins and ends is noted in
+        it.
     """
     first = [stream for stream in body.streams if _start(stream) == INPUT]
     last = [stream for stream in body.streams if _end(stream) == OUTPUT]

@@ -29,7 +29,7 @@ class StandingAnswers(Generic[T]):
     Parameters
     ----------
     most_effort : float, optional
-        How much may be spent on new ones in a round, in units of who asks: see `affords`.
+        The bound of the effort for new ones in a round, in units of who asks: see `affords`.
     """
 
     def __init__(self, most_effort: float = math.inf) -> None:
@@ -68,7 +68,7 @@ class StandingAnswers(Generic[T]):
         Parameters
         ----------
         ground : hashable
-            What has to be equal.
+            The values that have to be equal.
         figures : callable
             The present figures that count for an answer, always as many; None if it cannot stand, such as of a choice
             that does not do what it is for.

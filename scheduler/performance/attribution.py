@@ -140,7 +140,7 @@ def attribute(*, cpu_us: int, memory_mb_s: int, queries: Iterable[QueryWork]) ->
     Parameters
     ----------
     cpu_us, memory_mb_s : int
-        What the slot's process tree used, idle overhead included.
+        The use of the slot's process tree, idle overhead included.
 
     Returns
     -------

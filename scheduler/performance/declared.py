@@ -29,7 +29,8 @@ def declared_profile(
     rate_per_s : float
         Events per second that it makes or takes.
     costs : Costs, optional
-        What was learned on this class of machine; what is declared without it, and for types that did not run.
+        The costs that were learned on this class of machine; what is declared without it, and for types that did not
+        run.
 
     Raises
     ------

@@ -63,7 +63,7 @@ def misses(promise: Promise, dataflow_seen: DataflowSeen) -> tuple[Miss, ...]:
     Parameters
     ----------
     dataflow_seen : DataflowSeen
-        What was measured, over long enough to say something. What is None or absent was not, and is not judged.
+        The measurements, over long enough to say something. What is None or absent was not, and is not judged.
     """
     return tuple((
         *_of_rate(promise, dataflow_seen), *_of_latency(promise, dataflow_seen), *_of_slots(promise, dataflow_seen)))

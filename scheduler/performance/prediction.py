@@ -96,12 +96,12 @@ def predict(
     Parameters
     ----------
     routing : {"shuffle", "slot_aware"}
-        How a task's events are divided over its threads, see `route`.
+        The division of a task's events over its threads, see `route`.
     allocation : Allocation, optional
-        What was planned for each bundle: slot-aware routing can keep to it.
+        The plan for each bundle: slot-aware routing can keep to it.
     threads : mapping of str to int, optional
-        How many threads the driver of each slot has, by node; of a node that is absent nobody knows, and they are
-        taken to be enough.
+        The number of threads of each slot's driver, by node; of a node that is absent nobody knows, and they are taken
+        to be enough.
 
     Returns
     -------

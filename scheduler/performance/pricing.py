@@ -83,9 +83,9 @@ def price_of(
     Parameters
     ----------
     added, freed : CostFigure, optional
-        What begins to cost with the plan, and what ceases to.
+        The costs that begin with the plan, and those that cease.
     whole : CostFigure, optional
-        What all tasks of its dataflow cost together, whoever shares them.
+        The cost of all tasks of its dataflow together, whoever shares them.
     types : collection of str, optional
         The types of the tasks that this is the price of.
     """

@@ -56,9 +56,9 @@ def metered(
     in_per_s, out_per_s : float, optional
         Events per second that it took and gave; None where that was not read.
     seconds : float
-        How long the reading is, above 0.
+        The length of the reading, above 0.
     at_ms : int
-        When it ended, in ms since the epoch.
+        The end of the reading, in ms since the epoch.
     """
     if meter is None or not meter.seconds:
         return replace(
@@ -108,7 +108,7 @@ def running_cost(
     prices : Prices
         With meters, and with how far apart batches are; a query of which that is not known has them as a new one would.
     at_work : AlternatesAtWork, optional
-        Which alternates are taken to be on; those that are, where it is not given.
+        The alternates that are taken to be on; those that are, where it is not given.
     """
     at_work = at_work or AlternatesAtWork(estate, task_types=task_types, prices=prices)
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]

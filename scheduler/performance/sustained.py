@@ -103,7 +103,7 @@ def sustained(
     Parameters
     ----------
     demands : mapping of str to mapping of int to SlotDemand
-        What a bundle takes, by task and number of threads.
+        The demand of a bundle, by task and number of threads.
     shares : mapping of str to mapping of int to float
         The part of a task's events that each bundle gets, by task and position of the slot.
     crowded : mapping of int to ThreadShortage

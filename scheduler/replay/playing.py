@@ -22,7 +22,7 @@ def replay(setup: ReplaySetup, *, on_step: Callable[[int], None] = lambda step: 
     Parameters
     ----------
     setup : ReplaySetup
-        What is played. The same setup always gives the same results.
+        The played dataflows, load and controllers. The same setup always gives the same results.
     """
     playing = _Playing(setup)
     for number in range(setup.steps):

@@ -94,7 +94,7 @@ def adjust(estate: EstateView, activities: Mapping[str, Activity]) -> FragmentCh
     Parameters
     ----------
     activities : mapping of str to Activity
-        How the running tasks concerned shall stand; all others stay as they are.
+        The activities that the running tasks concerned are to have; all others stay as they are.
     """
     changed = {estate.places[task_id][0] for task_id in activities}
     parts = {fragment_id: _parts(estate.fragments[fragment_id], activities) for fragment_id in sorted(changed)}

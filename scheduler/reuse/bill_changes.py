@@ -31,11 +31,11 @@ def bill_changes(
     team : str
         The dataflow's own, by its short name: it does not count among the others of its team.
     comes : bool
-        Whether it begins to pay; else it is one of those who pay, and ceases.
+        True if it begins to pay; else it is one of those who pay, and ceases.
     prices : Prices
-        What a core costs, and what tasks and queries take.
+        The prices of a core, and the cost of tasks and queries.
     is_paused_user : bool, optional
-        Whether it is one of the paused users, and goes on; else who begins to pay is none of the users yet.
+        True if it is one of the paused users, and goes on; else who begins to pay is none of the users yet.
     """
     shared = list(shared)
     costs = running_costs(estate, shared, task_types=task_types, prices=prices)

@@ -99,12 +99,11 @@ def divide(
     used : Amounts
         By the task, between the two moments; evenly spread over them.
     needs : iterable of Need
-        Who needed the task when.
+        The times in which each user needed the task.
     since_ms, until_ms : int
         The two moments, the later one after the earlier one.
     batches : BatchPart, optional
-        How much of it went to batches, and who needs them how often; without it all is divided evenly, and nothing is
-        said of batches.
+        The part of batches in it, and their users; without it all is divided evenly, and nothing is said of batches.
     cpu_part_of_cost : float, optional
         The part of its cost that is for CPU, from 0 to 1: what else it cost is divided evenly.
 

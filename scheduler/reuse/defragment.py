@@ -170,7 +170,7 @@ def worth_of(
     Parameters
     ----------
     evidence : DefragmentEvidence
-        What was measured of the fragments: ages and loads.
+        The measurements of the fragments: ages and loads.
     """
     return weigh(fusion, load_of(estate, fusion, evidence), prices=prices, query_cores=query_cores, rule=rule)
 

@@ -101,16 +101,16 @@ def divided_anew(
     Parameters
     ----------
     task : str
-        What errors call the fragment's task.
+        The name of the fragment's task in errors.
     whole : bool
-        Whether the order of its events counts, so that it cannot go on in a bundle that is new.
+        True if the order of its events counts, so that it cannot go on in a bundle that is new.
     was : sequence of RunningBundle
         Bundles as they were before: each becomes again what it was.
     divide : bool
-        Whether one that is not divided becomes so, if only into one part: its query is the first bundle, which reads
+        True if one that is not divided becomes so, if only into one part: its query is the first bundle, which reads
         the whole stream up to where its parts begin.
     hands_over : bool
-        Whether a bundle of what is divided already can hand over to one on another slot of its node.
+        True if a bundle of what is divided already can hand over to one on another slot of its node.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def keys_divided_anew(
     Parameters
     ----------
     works_on : bool
-        Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
+        True if one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
     """
     bundles_now = working_bundles(fragment)
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left_bundles]

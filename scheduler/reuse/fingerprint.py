@@ -47,15 +47,15 @@ def fingerprint(
     Parameters
     ----------
     version : int or list
-        That of the logic (`scheduler.model.alternates.logic_version`).
+        The version of the logic (`scheduler.model.alternates.logic_version`).
     config : mapping of str to Any
         Its config, canonical.
     parents : iterable of str, optional
         Fingerprints of the parents, in any order.
     scope : str, optional
-        What keeps equals apart: a team whose tasks are private; empty for none.
+        The part that separates equals: a team whose tasks are private; empty for none.
     salt : str, optional
-        What keeps a fresh task apart from its equals.
+        The part that separates a fresh task from its equals.
     """
     stated = {name: value for name, value in config.items() if value is not None}
     identity = canonical_json([type_name, version, stated, scope, sorted(parents), *([salt] if salt else [])])

@@ -47,7 +47,7 @@ def fragmentation(
     query_cores : float
         CPU cores that one query takes for its batches.
     latency_ms : mapping of (str, str) to float, optional
-        What a channel adds to the latency of a stream, by parent and task, where it is measured.
+        The latency that a channel adds to a stream, by parent and task, where it is measured.
     """
     measured = latency_ms or {}
     tasks = {task_id: estate.tasks[task_id] for task_id in sorted(set(estate.submitted[dataflow_id].running.values()))}

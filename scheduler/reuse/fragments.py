@@ -132,9 +132,9 @@ def attach(
     Parameters
     ----------
     team : str, optional
-        Whose the new fragments are.
+        The team of the new fragments.
     begin : str, optional
-        Where they begin in streams that are there: ``now``, ``oldest``, or a time.
+        The beginning of their reading in streams that are there: ``now``, ``oldest``, or a time.
     bundles : Mapping[str, tuple[RunningBundle, ...]], optional
         Bundles of a divided fragment, by its first task.
     """

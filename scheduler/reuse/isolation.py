@@ -70,7 +70,7 @@ def slowest_task(latency_ms: Sequence[float | None], *, least_ms: float) -> int 
     latency_ms : sequence of float
         Median latency of events since their source, behind each task; None where it is not measured.
     least_ms : float
-        What a task must add at least; less is no reason for a chain to fall behind.
+        The least time that a task must add, in ms; less is no reason for a chain to fall behind.
 
     Returns
     -------

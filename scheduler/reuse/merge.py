@@ -63,7 +63,7 @@ def merge(
         The dataflow's id where it wants no state older than itself: stateful tasks that run already are not joined,
         but started under an identity of their own, as is all that is downstream of them. "" to join them.
     restored : str
-        Where the dataflow begins from a named savepoint, what sets it apart from others of another past
+        If the dataflow begins from a named savepoint, the part that separates it from others of another past
         (`exact_savepoints.identity_apart`): it starts all of its tasks, from its sources on, and joins none. Else "".
     unchanged : mapping of str to str, optional
         Of another version of what runs: its tasks that are as they were, with what executes each; with each all that

@@ -31,7 +31,8 @@ def refined_alternates(config: Mapping[str, Any], refining: Refining, *, task_ty
     config : mapping of str to Any
         Of a task of the type `DYNAMIC`, canonical.
     refining : callable
-        What refines the wider stream to that of a task; to that of an equal one a task of the type `PASSES`.
+        The function that refines the wider stream to that of a task; to that of an equal one a task of the type
+        `PASSES`.
     """
     alternates = config[ALTERNATES]
     if PASSES not in task_types or config.get(BY) or any(

@@ -109,7 +109,7 @@ def near_misses(
         "" for a shared dataflow, else the team whose private dataflow it is. Only tasks of this scope are looked at,
         so nothing of another team's private dataflows shows.
     containment : Containment, optional
-        Where the team has turned it on: savings are told against the plan with refinements.
+        If the team has turned it on: savings are told against the plan with refinements.
     waking : callable, optional
         Of running tasks that would be reused, those that rest, and how many queries begin again with them
         (`scheduler.reuse.activity.waking`): what is woken saves no more than what is started.

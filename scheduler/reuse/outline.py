@@ -35,9 +35,9 @@ def outline(
     Parameters
     ----------
     users : mapping of str to int
-        How many dataflows each task serves; one where it is not named.
+        The number of dataflows that each task serves; one where it is not named.
     most : int
-        How many tasks may be shown; the wanted ones are, whatever their number.
+        The largest number of shown tasks; the wanted ones are, whatever their number.
 
     Returns
     -------

@@ -86,7 +86,7 @@ def simulate(
     Parameters
     ----------
     dataflow : ElasticDataflow
-        What runs, from when nothing waits.
+        The running dataflow, at a time when nothing waits.
     adapts : callable
         Given what is known, what is to run from now on. A machine that is new in it is rented now, whatever it says of
         when; one that it leaves out is given back, and its name is not used again.

@@ -71,7 +71,7 @@ def speed_traces(machines: int, samples: int, rng: Chance) -> list[Rates]:
     Parameters
     ----------
     machines, samples : int
-        How many traces, and how long each is.
+        The number of traces, and the length of each.
     """
     traces = []
     for _ in range(machines):

@@ -78,13 +78,13 @@ class PlanActuator:
     Parameters
     ----------
     kind : PlanKind
-        Which kind of plan; the target of a decision is the dataflow's id.
+        The kind of plan; the target of a decision is the dataflow's id.
     options : callable
-        What the plan is asked for, from the decision as it is stored; None where that is there no more.
+        The options of the plan, from the decision as it is stored; None where that is there no more.
     outdated : callable, optional
-        Why a round whose plan waits for its reviewers is better given up; empty where it is not.
+        The reason why a round whose plan waits for its reviewers is better given up; empty where it is not.
     lapsed : callable, optional
-        Why what the plan changed is as before, though nobody took it back; empty where it is not.
+        The reason why the plan's changes are undone, though nobody took it back; empty where it is not.
     others : mapping of Aspect to PlanActuator, optional
         By what a decision changes: who proposes it, where that is a plan of another kind.
     """

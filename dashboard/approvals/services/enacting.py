@@ -163,7 +163,7 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     proposal : Proposal
         Locked.
     why : str, optional
-        What is kept with the plan that takes it back, of one that has no options of its own.
+        The reason that is kept with the plan that takes it back, of one that has no options of its own.
 
     Raises
     ------

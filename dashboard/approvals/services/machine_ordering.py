@@ -73,7 +73,7 @@ def advance_machines(*, at: datetime, provider: MachineProvider | None = None) -
     Parameters
     ----------
     provider : MachineProvider, optional
-        That of the settings, unless told; without one nothing is done.
+        The provider of the settings, unless told; without one nothing is done.
     """
     provider = provider or machine_provider()
     if provider is None:

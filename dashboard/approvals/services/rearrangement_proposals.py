@@ -54,7 +54,7 @@ def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Propo
     actor : User
         At least engineer in the dataflow's team.
     reason : str
-        Why, in 1 to 300 characters on one line.
+        The reason, in 1 to 300 characters on one line.
 
     Raises
     ------
@@ -125,10 +125,10 @@ def switch_alternate(
     Parameters
     ----------
     hold_s : float, optional
-        How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
+        The time of the hold then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
         it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.
     at_once : bool, optional
-        It does not warm up, or no longer, where the task's alternates do.
+        True if it does not warm up, or no longer, where the task's alternates do.
     """
     require_hold(hold_s)
     hold_options = {} if hold_s is None else {"hold_s": hold_s}

@@ -69,7 +69,7 @@ def submit_dataflow(
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
     fresh, begin
-        How it joins what is under way (`joining_options.options_of`).
+        The way in which it joins what is under way (`joining_options.options_of`).
     schedule : ScheduleChoice, optional
         By which schedule it is to run; there has to be one here as things stand.
     begin_from : str, optional
@@ -147,7 +147,7 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
     Parameters
     ----------
     begin : str, optional
-        Where it begins in streams that are there: ``now``, ``oldest``, or a time.
+        The beginning of its reading in streams that are there: ``now``, ``oldest``, or a time.
     """
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()

@@ -51,7 +51,7 @@ def change_dataflow(
     text, format
         The document, as for a submission. Its name and visibility are the dataflow's.
     fresh, begin
-        How what is new joins what is under way (`joining_options.options_of`).
+        The way in which new tasks join what is under way (`joining_options.options_of`).
     begin_from : str, optional
         The name of the team's savepoint from which the new version begins; its document may be the one that runs.
 

@@ -72,7 +72,7 @@ class StoredEstate:
     back_to : collection of str, optional
         Slots to which something goes back that has not left them for good: their nodes may be drained.
     teams_apart : bool, optional
-        Whether teams have slots of their own, where it is known; else it is read when it is asked for.
+        True if teams have slots of their own, where it is known; else it is read when it is asked for.
     """
 
     def __init__(

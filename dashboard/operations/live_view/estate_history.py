@@ -86,9 +86,9 @@ def history_of(
         Its id; of the estate there is one, the sum of what the viewer may know of. A query has one history with those
         whose place it took, by any of their ids.
     metrics : sequence of str, optional
-        Which series; all that are known where none is named.
+        The names of the series; all that are known where none is named.
     annotated : bool
-        Whether what happened to it is read, too.
+        True if what happened to it is read, too.
 
     Raises
     ------

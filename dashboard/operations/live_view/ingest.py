@@ -59,7 +59,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
     Parameters
     ----------
     content_type : str
-        How they are written; one that says nothing leaves it to the source's config.
+        The form in which they are written; one that says nothing leaves it to the source's config.
     key : str
         The idempotency key, empty for none.
 

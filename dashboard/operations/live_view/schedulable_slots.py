@@ -47,7 +47,7 @@ def supply(
     tenants : SlotTenants
         The estate: where teams are apart, a slot that holds another's queries is not offered.
     dataflow_loads : mapping of str to SlotLoad, optional
-        What is to be scheduled anew, by slot name: this room counts as free, and comes first.
+        The loads of the slots that are to be scheduled anew, by name: this room counts as free, and comes first.
     """
     ours, more = dataflow_loads or {}, besides or {}
     offered: dict[Slot, TakenShare] = {}

@@ -71,7 +71,7 @@ def write_again(
     since : str
         The time from which events are written again, in ISO 8601; empty for all that are kept.
     understood : bool
-        That events may stand there twice; needed for ``since``.
+        True if the caller accepts that events may stand there twice; needed for ``since``.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def post_event(
     actor : User
         At least engineer in the team.
     at_ms : int, optional
-        When it was, in ms since the epoch: an hour ago at most; a time that is to come counts as now.
+        The time of the event, in ms since the epoch: an hour ago at most; a time that is to come counts as now.
 
     Raises
     ------

@@ -27,7 +27,8 @@ class SitePlanKind:
     proposed_from : collection of str
         The states in which a dataflow must be for it to be proposed; none where a submission proposes it.
     hindrance : callable
-        Why a plan that was approved cannot be enacted now, as an error; None where nothing stands in the way.
+        The reason why a plan that was approved cannot be enacted now, as an error; None where nothing stands in the
+        way.
     """
 
     kind: PlanKind

@@ -68,7 +68,7 @@ def start_sweep(
     Parameters
     ----------
     actor : User, optional
-        Who asks, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
+        The author, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def create_token(
     Parameters
     ----------
     scope : str, optional
-        What it lets a program do at most (`TokenScope`).
+        The largest permission of a program (`TokenScope`).
     days : int, optional
         After how many days it ends, at most ``WEIR_TOKEN_LONGEST_DAYS``; none given: ``WEIR_TOKEN_DAYS``.
     """

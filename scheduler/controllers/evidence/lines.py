@@ -80,7 +80,7 @@ class Lines:
     Parameters
     ----------
     estate : Estate
-        Where running tasks are now: their queries' CPU is asked for.
+        The present slots of running tasks: their queries' CPU is asked for.
     begin_s, end_s : float
         The range, in seconds since the epoch; its end is not part of it.
     """

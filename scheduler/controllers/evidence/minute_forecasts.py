@@ -43,7 +43,7 @@ class MinuteForecast(FiniteFigures):
     Parameters
     ----------
     begin_s : float
-        When the first of the minutes begins, in seconds since the epoch.
+        The beginning of the first of the minutes, in seconds since the epoch.
     last : float
         The newest measured minute.
     values : tuple of float
@@ -55,7 +55,7 @@ class MinuteForecast(FiniteFigures):
     method : str
         By which it was made.
     why_averages : str
-        Why there is none; empty where there is.
+        The reason for none; empty where there is.
     """
 
     begin_s: float
@@ -116,7 +116,7 @@ def forecast_minutes(minutes: Sequence[float] | Rates, judged: CourseForecast, *
     judged : CourseForecast
         Of these minutes, or of those until a while ago: its method is taken.
     begin_s : float
-        When they end.
+        The end of the minutes, in seconds since the epoch.
     """
     samples = without_gaps(minutes)
     newest = float(samples[-1])

@@ -57,7 +57,7 @@ def deployment_of(
     Parameters
     ----------
     cores : mapping of str to float, optional
-        What queries take, in cores; what their nodes report now, where none is given.
+        The cores of queries; what their nodes report now, where none is given.
     """
     estate = facts.estate
     working = working_in(estate)
