@@ -17,7 +17,7 @@ ROLE_NAMES = ("viewer", "engineer", "approver", "admin")  # each includes those 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The gift of one group: a role in a team, by its short name, or ``administrator`` in ``*``."""
+    """The grant of one group: a role in a team, by its short name, or ``administrator`` in ``*``."""
 
     group: str
     team: str

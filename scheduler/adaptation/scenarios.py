@@ -1,4 +1,4 @@
-"""Scenarios where a forecast may be wrong: it and what was seen last, weighed by their errors, in two scenarios.
+"""Scenarios of a forecast that may be wrong: of it and of the newest values, weighed by their errors, two scenarios.
 
 How wrong a forecast is, it says itself (`Forecast.error`); how far what is seen last is from what comes is seen in
 what came so far. Each counts by the inverse of its error's square (Bates and Granger, "The combination of forecasts",

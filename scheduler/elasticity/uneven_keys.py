@@ -61,8 +61,7 @@ class UnevenKeys(FiniteFigures):
 def uneven_keys(
     task: str, bundles: Sequence[RunningBundle], loads: KeyLoads, working: Mapping[str, KeyedLoad],
 ) -> UnevenKeys | None:
-    """The even division of a task's ring, where a schedule for the present rate would help because of it; None where it
-    would not.
+    """A task that a schedule for the present rate would help because it cuts the ring anew; None where it would not.
 
     Parameters
     ----------

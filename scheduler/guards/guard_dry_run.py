@@ -41,7 +41,7 @@ class GuardDryRun:
 
     @property
     def advice(self) -> str:
-        """The advice against too many switches; else empty."""
+        """The advice where it would have switched too often; else empty."""
         return next((change.advice for change in self.changes if change.advice), "")
 
     @property

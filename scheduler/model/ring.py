@@ -148,8 +148,8 @@ class Ring:
     def _table(self) -> tuple[tuple[str, ...], array[int]]:
         """Bundles, and by group the place of its own among them: so that an owner is found in O(1)."""
         bundles = self.served
-        index = {bundle: index for index, bundle in enumerate(bundles)}
-        table = array("H", [index[self.tokens[self._sorted[-1]]]]) * KEY_GROUPS
+        number_of = {bundle: number for number, bundle in enumerate(bundles)}
+        table = array("H", [number_of[self.tokens[self._sorted[-1]]]]) * KEY_GROUPS
         for token, behind in zip(self._sorted, (*self._sorted[1:], KEY_GROUPS), strict=True):
-            table[token:behind] = array("H", [index[self.tokens[token]]]) * (behind - token)
+            table[token:behind] = array("H", [number_of[self.tokens[token]]]) * (behind - token)
         return bundles, table

@@ -50,8 +50,8 @@ def _with_batches(point: Point, batches: float) -> Point:
 
 
 def dearer_than_declared(shipped: Iterable[Profile], task_types: Iterable[TaskType]) -> dict[bool, float]:
-    """The median ratio of the measured to the declared cost of an event of types: of those without state, and of those
-    with it. At least once; of none, once."""
+    """The median ratio of the measured to the declared cost of an event: of types without state, and of types with it.
+    At least 1; of no type, 1."""
     by_name = {task_type.name: task_type for task_type in task_types}
     ratios: dict[bool, list[float]] = {False: [], True: []}
     for profile in shipped:
