@@ -19,8 +19,8 @@ HELD_MS = 10_000  # after which what another node holds that is to let go is tak
 class Holding:
     """Who holds each of some things."""
 
-    def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], held: Callable[[str], str]) -> None:
-        self._broker, self._state, self._held = broker, state, held
+    def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], holdings: Callable[[str], str]) -> None:
+        self._broker, self._state, self._held = broker, state, holdings
 
     def take(self, name: str, node: str, *, by_force: bool = False) -> bool:
         """Hold it from now on; False where another does."""

@@ -83,15 +83,15 @@ def chosen_by_key(
         As `ForecastChoice` has it.
     """
     choice = ForecastChoice(shipped_choice(), bound)
-    place, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)
+    newest, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)
     for at, event in sorted((((event["_born"], event["_seq"]), event) for event in events), key=itemgetter(0)):
         key = key_text_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
-        if at <= place or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
+        if at <= newest or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
             continue
-        place, state = at, dict(states.get(key) or choice.start())
+        newest, state = at, dict(states.get(key) or choice.start())
         [(name, _)] = choice.step(state, event["variances"], event.get("error"))
         states[key] = state
         if name in among:
             alternates[key] = name
-    return replace(choices, place=place, alternates=alternates, states=states)
+    return replace(choices, place=newest, alternates=alternates, states=states)

@@ -118,8 +118,8 @@ def read_heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, floa
     for name in names:
         pipeline.pttl(keys.lease(name))
     left_ms = pipeline.execute() if names else []
-    return {name: max(0, LEASE_LIVES_MS - left) / 1000 if left >= 0 else None
-            for name, left in zip(names, left_ms, strict=True)}
+    return {name: max(0, LEASE_LIVES_MS - lease_ms) / 1000 if lease_ms >= 0 else None
+            for name, lease_ms in zip(names, left_ms, strict=True)}
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
@@ -332,8 +332,8 @@ def _layout(names: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[int, str], .
     """The histograms among the fields of a meter, and the fields of each: the same from one second to the next."""
     layout: dict[str, list[tuple[int, str]]] = {}
     for name in names:
-        if (place := _bucket(name)) is not None:
-            layout.setdefault(place[0], []).append((place[1], name))
+        if (bucket := _bucket(name)) is not None:
+            layout.setdefault(bucket[0], []).append((bucket[1], name))
     return tuple((histogram, tuple(sorted(buckets))) for histogram, buckets in layout.items())
 
 

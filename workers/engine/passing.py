@@ -49,7 +49,7 @@ class Passed:
 
     def followed_by(self, heir: str, node: str) -> Passed:
         """With a fragment of another node."""
-        is_newest = all(made_in(heir) >= made_in(other) for other in self.heirs)
+        is_newest = all(made_in(heir) >= made_in(earlier_heir) for earlier_heir in self.heirs)
         return replace(self, heirs=self.heirs | {heir}, goes_to=node if is_newest else self.goes_to)
 
     def is_over(self, let_go: Collection[str]) -> bool:
@@ -83,10 +83,10 @@ class PassingRecords:
     def still_leaving(self, desired: DesiredState, task_types: TaskTypes) -> list[str]:
         """Fragments with a successor on another node that this node still works for, clears away or lets go."""
         let_go = self.let_go() if desired.remote_heirs else frozenset()
-        held = {
+        unread = {
             heir.inherits[-1] for heir in desired.heirs_elsewhere.values()
             if heir.inherits[-1] in desired.outgoing and heir.id not in let_go and _has_connector(heir, task_types)}
-        return sorted({*still_leaving(desired, self._records), *held})
+        return sorted({*still_leaving(desired, self._records), *unread})
 
     def record_let_go(self, heirs: Collection[str]) -> None:
         """From now on these have what this node held."""

@@ -75,10 +75,10 @@ class Track:
         longest_ms = max(end.quiet_ms for end in ends[1:])
         late_ms = 2 * min(self._between_ms, WINDOW_MS / 2)  # by so much two ends may be seen too late
         overdue_ms = now_ms - ends[-1].at_ms - late_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
-        left = 1 - max(0.0, overdue_ms) / WINDOW_MS
-        if left <= 0:
+        share_left = 1 - max(0.0, overdue_ms) / WINDOW_MS
+        if share_left <= 0:
             return Growth(_NOTHING, (now_ms - ends[-1].at_ms) / 1000)
-        return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / left)
+        return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / share_left)
 
     def _grown(self, before: _Point, after: _Point) -> Counts:
         """The same object for the same two points: whoever worked on it sees that nothing is new."""

@@ -147,5 +147,5 @@ def give_up(broker: redis.Redis, trial_id: str) -> None:
     broker.delete(_key(trial_id, "progress"))
 
 
-def _key(trial_id: str, what: str) -> str:
-    return f"{PREFIX}trial:{trial_id}:{what}"
+def _key(trial_id: str, part: str) -> str:
+    return f"{PREFIX}trial:{trial_id}:{part}"

@@ -193,13 +193,13 @@ def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.en
     parser.add_argument(
         "--data-dir", type=Path, default=state_folder.data_dir_of(env),
         help=f"{state_folder.DATA_DIR_HELP}; the cluster's files are in spark-cluster in it")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for name in ("port", "workers", "cores", "memory_mb"):
-        if getattr(given, name) < 1:
+        if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be 1 or more")
     return Cluster(
-        given.data_dir.expanduser().resolve() / "spark-cluster", host=given.host, port=given.port,
-        web_port=given.web_port, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb)
+        options.data_dir.expanduser().resolve() / "spark-cluster", host=options.host, port=options.port,
+        web_port=options.web_port, workers=options.workers, cores=options.cores, memory_mb=options.memory_mb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -108,7 +108,7 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
                 f"“{entry}” is no aggregate.", remedy="Write name=function(column), or name=count(*); functions are "
                 f"{', '.join(KINDS)}.", parameter="aggregates", value=entry)
         aggregate = Aggregate(match[1], match[2], "" if match[3] == "*" else match[3], float(match[4] or 0.5))
-        if aggregate.name in {other.name for other in aggregates} or not 0 <= aggregate.argument <= 1:
+        if aggregate.name in {earlier.name for earlier in aggregates} or not 0 <= aggregate.argument <= 1:
             raise InvalidConfig(f"“{entry}” has a name that stands twice, or a share that is none.",
                                 remedy="Give each aggregate a name of its own; a percentile takes a share from 0 to 1.",
                                 parameter="aggregates", value=entry)
@@ -192,11 +192,11 @@ def _at_share(state: list, share: float) -> float | None:
     if not state:
         return None
     ordered = sorted(state)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    if low == place:
+    rank = share * (len(ordered) - 1)
+    low = math.floor(rank)
+    if low == rank:
         return float(ordered[low])
-    return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
+    return ordered[low] + (rank - low) * (ordered[low + 1] - ordered[low])
 
 
 def _better(choose: Callable[..., Any]) -> tuple[Callable[[list, Any], None], Callable[[list, list], None]]:

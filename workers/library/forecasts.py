@@ -122,8 +122,8 @@ def average_of_similar_days(
                                 (adjust_h[0] - adjust_h[1]) * history.steps)
     actual = history.before(*adjust_h)
     expected = expected[len(expected) - len(actual):]
-    both = ~(np.isnan(actual) | np.isnan(expected))
-    actual_sum, total = float(actual[both].sum()), float(expected[both].sum())
+    is_complete = ~(np.isnan(actual) | np.isnan(expected))
+    actual_sum, total = float(actual[is_complete].sum()), float(expected[is_complete].sum())
     factor = min(max(actual_sum / total, 1 - bound), 1 + bound) if total > 0 else 1.0
     return factor * _around_midnight(profile, len(history.today), 0, history.steps)
 
@@ -148,8 +148,8 @@ def _mean_by_reading(days: np.ndarray, width: int) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan) if len(days) else np.full(width, np.nan)
 
 
-def _around_midnight(profile: np.ndarray, place: int, offset: int, count: int) -> np.ndarray:
-    return profile[np.arange(place + offset, place + offset + count) % len(profile)]
+def _around_midnight(profile: np.ndarray, index: int, offset: int, count: int) -> np.ndarray:
+    return profile[np.arange(index + offset, index + offset + count) % len(profile)]
 
 
 # sliding windows -----------------------------------------------------------------------------------------------------
@@ -201,14 +201,14 @@ def fit_tree(days: np.ndarray, free: np.ndarray, steps: int) -> dict[str, Any] |
 
 def forecast_tree(history: LoadHistory, tree: dict[str, Any] | None) -> np.ndarray:
     """What the tree says of each reading."""
-    level, place = mean_of_known(history.before(1)), len(history.today)
+    level, now = mean_of_known(history.before(1)), len(history.today)
     if tree is None or level != level:
         return np.full(history.steps, np.nan)
     before = history.days[-1]
     model = {"kind": REGRESSOR, **tree}
     return np.array([
         apply(model, [float(at), float(history.today_free), float(before[at]), level]) if before[at] == before[at]
-        else np.nan for at in range(place, place + history.steps)])
+        else np.nan for at in range(now, now + history.steps)])
 
 
 # autoregression ------------------------------------------------------------------------------------------------------

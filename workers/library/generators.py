@@ -222,8 +222,8 @@ def _entry(reading: Column, day_ms: float, values: Mapping[str, Any]) -> Column:
         reading["mean"] + reading["spread"] * normal(seed, "sensor", sensor, name) + reading["daily"] * daily
         + reading["wave"] * wave + reading["noise"] * normal(seed, "noise", seq, name)
     )
-    held = F.greatest(reading["low"], F.least(reading["high"], usual))
-    value = with_outliers(held, reading["low"], reading["high"], name, values)
+    clamped = F.greatest(reading["low"], F.least(reading["high"], usual))
+    value = with_outliers(clamped, reading["low"], reading["high"], name, values)
     entry = reading_entry(name, reading["unit"], rounded(value, reading["decimals"]))
     return F.when(uniform(seed, "gap", seq, name) >= values["gap_share"], entry)
 

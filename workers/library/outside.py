@@ -77,15 +77,15 @@ def _answered(
 
     places: list[int] = []
     answers: list[tuple] = []
-    for place, event in enumerate(_events(batch, reads)):
+    for index, event in enumerate(_events(batch, reads)):
         try:
-            given = ask(event)
+            event_answers = ask(event)
         except NotAnswered:
             if on_error == "fail":
                 raise
-            given = [nothing] if on_error == "null" else []
-        places += [place] * len(given)
-        answers += given
+            event_answers = [nothing] if on_error == "null" else []
+        places += [index] * len(event_answers)
+        answers += event_answers
     rows = batch.select(list(stay))
     if places != list(range(batch.num_rows)):
         rows = rows.take(pa.array(places, pa.int64()))

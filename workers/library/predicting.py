@@ -58,7 +58,7 @@ def _predicted(
     model_read, now_s = _read.get(source), clock()
     if model_read is None or now_s >= model_read.due_s:
         model_read = _read[source] = _refreshed(source, model_read, now_s)
-    values = [event[f"_f{place}"] for place in range(len(features))]
+    values = [event[f"_f{index}"] for index in range(len(features))]
     row = predicted_by(model_read.model, features, values, problem=model_read.problem)
     return [] if drops and row[0] is None else [row]
 

@@ -43,18 +43,18 @@ def call(function: str, *arguments: Any) -> Any:
     except (InvalidConfig, OSError, MemoryError):
         raise
     except Exception as error:  # of a stranger's code
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         words = " ".join(str(error).split())[:LONGEST]
         raise wrong(
             function, f"raised {type(error).__name__}{f': {words}' if words else ''} "
-            f"({Path(place.filename).name}, line {place.lineno})",
+            f"({Path(frame.filename).name}, line {frame.lineno})",
             f"Mend it and install it as another version; set on_error to {MARK} to go on with the other events; or "
             "leave such events out by a sql task before it.") from error
 
 
-def wrong(function: str, what: str, remedy: str) -> InvalidConfig:
+def wrong(function: str, problem: str, remedy: str) -> InvalidConfig:
     """What is wrong with a function, and what to do."""
-    return InvalidConfig(f"The function {function} {what}. {remedy}", remedy=remedy)
+    return InvalidConfig(f"The function {function} {problem}. {remedy}", remedy=remedy)
 
 
 def results_of(

@@ -277,13 +277,13 @@ def _parquet_blocks(files: Sequence[Path], path: str) -> Iterator[pa.Table]:
     try:
         schemas = [pq.read_schema(file) for file in files]
         schema = pa.unify_schemas([_plain(file_schema) for file_schema in schemas], promote_options="default")
-        wanted = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
+        utc_schema = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(BLOCK_ROWS):
                 block = pa.Table.from_batches([batch])
                 block = block.cast(_plain(block.schema))
                 yield pa.concat_tables([schema.empty_table(), block], promote_options="default").cast(
-                    wanted, safe=False)
+                    utc_schema, safe=False)
     except (pa.ArrowException, PySparkException) as error:
         raise InvalidConfig(
             f"“{path}” cannot be read as Parquet: {error}",

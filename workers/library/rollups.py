@@ -104,7 +104,7 @@ def exact_average_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -
     other keys end in the same order: value, count, sum and Weir's columns are those of the longer window by itself.
     A block_average has no such rule: its sum is rounded with each reading, so it depends on where blocks begin.
     """
-    blocks, left = divmod(narrow["window"], wide["window"])
-    if left or blocks < 2 or wide["by"] != narrow["by"] or (wide["fields"] or []) != (narrow["fields"] or []):
+    blocks, remainder = divmod(narrow["window"], wide["window"])
+    if remainder or blocks < 2 or wide["by"] != narrow["by"] or (wide["fields"] or []) != (narrow["fields"] or []):
         return None
     return Refined("roll_up", {"blocks": blocks, "by": narrow["by"]})

@@ -48,11 +48,11 @@ def named_parts(kind: str) -> list[tuple[str, str]]:
 def arguments(text: str) -> list[str]:
     """What commas separate, outside of brackets."""
     parts, depth, start = [], 0, 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")
         if character == "," and not depth:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]] if text else []
 
 

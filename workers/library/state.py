@@ -271,9 +271,9 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
         kept = keep(text, location, parts)
         try:
             for frame in [None] if state.hasTimedOut else frames:
-                given = work(kept.states, frame)
-                if given:
-                    yield frame_of(kinds, given)
+                results = work(kept.states, frame)
+                if results:
+                    yield frame_of(kinds, results)
             state.update((kept.save(),))
             if idle_ms is not None and not state.hasTimedOut:
                 state.setTimeoutDuration(idle_ms)
@@ -285,11 +285,11 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
     return one_group.groupBy("_group").applyInPandasWithState(run, folded.gives, "states string", "append", timeout)
 
 
-def frame_of(kinds: Mapping[str, str], given: Sequence[Sequence]) -> pd.DataFrame:
+def frame_of(kinds: Mapping[str, str], results: Sequence[Sequence]) -> pd.DataFrame:
     """The columns that a stream's function gives, by name and Spark's name of their type, as a frame."""
     import pandas as pd
 
-    columns = {name: held_as(kind, values) for (name, kind), values in zip(kinds.items(), given, strict=True)}
+    columns = {name: held_as(kind, values) for (name, kind), values in zip(kinds.items(), results, strict=True)}
     return pd.DataFrame({
         name: pd.Series(values) if kinds[name] in ("double", "bigint") and None not in values
         else pd.Series(values, dtype=object) for name, values in columns.items()})
@@ -309,14 +309,14 @@ def fold_rows(
     readings = zip(*(columns[name] for name in reads), strict=True)
     heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])
     marks = columns.get(TOLD)
-    for place, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
+    for index, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
         state = states.get(key)
         if state is None:
             state = states[key] = fold.start()
-        if marks is not None and marks[place]:
-            for mark in marks_in(marks[place]):
+        if marks is not None and marks[index]:
+            for mark in marks_in(marks[index]):
                 rows.extend(fold.tell(state, *mark))
-            if columns["_seq"][place] == NO_EVENT:
+            if columns["_seq"][index] == NO_EVENT:
                 continue
         rows.extend((*head, *out) for out in fold.step(state, *reading))
     return rows

@@ -102,8 +102,8 @@ def _column(events: pa.Table, kind: str, name: str, *, header: str, path: str) -
         return events[name].to_pylist()
     lines = events[kind].to_pylist()
     if kind == "csv":
-        place = _place(header, name, path)
-        return (row[place] if place < len(row) else None for row in csv.reader(lines))
+        index = _place(header, name, path)
+        return (row[index] if index < len(row) else None for row in csv.reader(lines))
     if kind == "json":
         return (_member(line, name) for line in lines)
     element = re.compile(rf"<{re.escape(name)}(?:\s[^>]*)?>([^<]*)</{re.escape(name)}>")

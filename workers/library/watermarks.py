@@ -102,9 +102,9 @@ def hear(state: dict[str, Any], name: str, born: int, punctuality: Punctuality) 
         state["clock"] = born
         if len(partitions) > 1:
             hold = hold_ms(punctuality)
-            for other in partitions.values():
-                if not other["silent"] and born - other["born"] >= hold:
-                    other["silent"] = fell = True
+            for neighbour in partitions.values():
+                if not neighbour["silent"] and born - neighbour["born"] >= hold:
+                    neighbour["silent"] = fell = True
     return fell
 
 

@@ -34,13 +34,13 @@ class Death:
     why: str = ""
 
     @classmethod
-    def of(cls, report: Mapping[str, Any], *, at_ms: int, why: str) -> Death:
+    def of(cls, report: Mapping[str, Any], *, at_ms: int, reason: str) -> Death:
         """That of a driver whose slot reported so last."""
         working = {name: query for name, query in report.get("fragments", {}).items()
                    if query.get("state") in ("starting", "running")}
         beginning = (
             name for name, query in working.items() if query["state"] == "starting" or not query.get("batches"))
-        return cls(at_ms, tuple(working), tuple(beginning), why)
+        return cls(at_ms, tuple(working), tuple(beginning), reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class Suspicion:
         deaths = {**self.deaths, **{query: self.deaths.get(query, 0) + 1 for query in alone}}
         given_up = self.given_up | {query for query in alone if deaths[query] >= DEATHS}
         # Who was tried comes first again; the others of that round still wait for their turn.
-        left = tuple(query for query in dict.fromkeys((*self.suspects, *suspects)) if query not in given_up)
-        return Suspicion(left, deaths, given_up, death.at_ms, death.why)
+        suspects_left = tuple(query for query in dict.fromkeys((*self.suspects, *suspects)) if query not in given_up)
+        return Suspicion(suspects_left, deaths, given_up, death.at_ms, death.why)
 
     def tried(self, query: str, *, cleared: bool) -> Suspicion:
         """A suspect's turn is over: it has done a batch (``cleared``), or never does."""
@@ -93,14 +93,14 @@ class Suspicion:
         return replace(self, suspects=(*self.suspects, query), given_up=self.given_up - {query},
                        deaths={**self.deaths, query: DEATHS - 1})
 
-    def only(self, wanted: Collection[str]) -> Suspicion:
+    def only(self, names: Collection[str]) -> Suspicion:
         """Without queries that nobody wants any more: what takes their place has another id."""
-        if self.given_up <= set(wanted) and self.deaths.keys() <= set(wanted) and set(self.suspects) <= set(wanted):
+        if self.given_up <= set(names) and self.deaths.keys() <= set(names) and set(self.suspects) <= set(names):
             return self
         return Suspicion(
-            tuple(name for name in self.suspects if name in wanted),
-            {name: count for name, count in self.deaths.items() if name in wanted},
-            self.given_up.intersection(wanted), self.at_ms, self.why)
+            tuple(name for name in self.suspects if name in names),
+            {name: count for name, count in self.deaths.items() if name in names},
+            self.given_up.intersection(names), self.at_ms, self.why)
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""

@@ -77,9 +77,9 @@ class Channels:
 
     def register_readers(self, channel: str, readers: Iterable[str]) -> None:
         """Register readers: from the beginning where nothing was written yet, else from now. Repeating it is safe."""
-        wanted = list(readers)
-        if wanted:
-            scripts.run(self._redis, "register", self._keys(channel), wanted)
+        names = list(readers)
+        if names:
+            scripts.run(self._redis, "register", self._keys(channel), names)
 
     def join(
         self, channel: str, reader: str, *, where: str = "now", predecessors: Iterable[str] = ()

@@ -76,9 +76,9 @@ def skip(reader: str) -> str:
     return f"skip:{reader}"
 
 
-def lost(reader: str, what: str) -> str:
+def lost(reader: str, unit: str) -> str:
     """The field of a channel's meta with how many ``blocks`` or ``events`` a reader gave up so far."""
-    return f"lost_{what}:{reader}"
+    return f"lost_{unit}:{reader}"
 
 
 def is_part(channel_id: str) -> bool:

@@ -43,7 +43,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
     workers.engine.channels.jvm.build.BuildFailed
         The jar is not there and cannot be built.
     """
-    jar = str(build.provide(config.data_dir.resolve(), given=config.jar))
+    jar = str(build.provide(config.data_dir.resolve(), built_jar=config.jar))
     return {
         "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
         # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
@@ -143,9 +143,9 @@ def read_channels(
                    for number, stream in enumerate(streams)]
     if len(streams) == 1:
         return streams[0]
-    both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
-    both = both.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else both
-    return both.coalesce(threads)
+    events = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    events = events.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else events
+    return events.coalesce(threads)
 
 
 def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
@@ -322,8 +322,8 @@ def alternate_of_event(
     session = events.sparkSession
     gateway = session.sparkContext._gateway
     texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
-    for place, name in enumerate(names):
-        texts[place] = name
+    for index, name in enumerate(names):
+        texts[index] = name
     return Column(session._jvm.weir.Alternate.ofEvent(
         config.redis_url, fragment, position, key._jc, texts, in_waves_of))
 
@@ -353,12 +353,12 @@ def each_by_key(
     key : callable
         Takes the stream; the text of an event's key.
     """
-    place, all_events = {"fragment": fragment, "position": position}, shared(events)
+    switch, all_events = {"fragment": fragment, "position": position}, shared(events)
     made = {}
     for number, (name, build_one) in enumerate(builds.items()):
-        works = alternate_of_event(all_events, key(all_events), [*builds], config, **place)
+        works = alternate_of_event(all_events, key(all_events), [*builds], config, **switch)
         made[name] = build_one(all_events.where(works == name)).withColumn(_NUMBER, functions.lit(number))
-    ordered = events.sparkSession._jvm.weir.InTurn.ordered(the_one_on(made, config, beside=FOR_KEYS, **place)._jdf)
+    ordered = events.sparkSession._jvm.weir.InTurn.ordered(the_one_on(made, config, beside=FOR_KEYS, **switch)._jdf)
     return DataFrame(ordered, events.sparkSession)
 
 

@@ -41,10 +41,10 @@ class DecodingRoom:
         if 0 <= events <= self.events and 0 <= values <= self.values and 0 <= size <= self.bytes:
             self.events, self.values, self.bytes = self.events - events, self.values - values, self.bytes - size
             return
-        left, word = next((left, word) for left, taken, word in (
+        room, word = next((room, word) for room, taken, word in (
             (self.events, events, "events"), (self.values, values, "values"), (self.bytes, size, "bytes"))
-            if not 0 <= taken <= left)
-        raise TooMuch(f"decodes to more than the {left:,} {word} that are left of what may be")
+            if not 0 <= taken <= room)
+        raise TooMuch(f"decodes to more than the {room:,} {word} that are left of what may be")
 
 
 def batches_of(
@@ -240,12 +240,12 @@ class _Table:
         return self._at + offset if offset else 0
 
     def number(self, number: int, form: str) -> int:
-        place = self._place(number)
-        return struct.unpack_from(f"<{form}", self._data, place)[0] if place else 0
+        at = self._place(number)
+        return struct.unpack_from(f"<{form}", self._data, at)[0] if at else 0
 
     def _target(self, number: int) -> int:
-        place = self._place(number)
-        return place + struct.unpack_from("<I", self._data, place)[0] if place else 0
+        at = self._place(number)
+        return at + struct.unpack_from("<I", self._data, at)[0] if at else 0
 
     def table(self, number: int) -> _Table | None:
         target = self._target(number)

@@ -191,8 +191,8 @@ class FilesReader:
             raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
                              remedy="It is tried again by itself.") from None
         except FileGone as gone:
-            what = "the rest of it is not read" if self._at else "it is not read"
-            lost.append(DeadLetter(f"{gone}: {what}", listed.name))
+            loss = "the rest of it is not read" if self._at else "it is not read"
+            lost.append(DeadLetter(f"{gone}: {loss}", listed.name))
             self._finish(listed)
             return 0
         messages += piece.messages

@@ -71,10 +71,10 @@ class PathPattern:
 
     def __init__(self, match: str) -> None:
         parts: list[str] = re.findall(r"\*\*/|\*\*|.", match, re.DOTALL)
-        parts = [place for part in parts for place in (["maybe", "**/"] if part == "**/" else [part])]
+        parts = [piece for part in parts for piece in (["maybe", "**/"] if part == "**/" else [part])]
 
-        def places(*wanted: str) -> int:
-            return sum(1 << place for place, part in enumerate(parts) if part in wanted)
+        def places(*kinds: str) -> int:
+            return sum(1 << bit for bit, part in enumerate(parts) if part in kinds)
 
         self._stays, self._stays_at_slash = places("*", "**", "**/"), places("**", "**/")
         self._skips, self._skips_two = places("*", "**", "maybe"), places("maybe")
@@ -115,9 +115,9 @@ class Folder:
 
     def _below(self) -> Iterator[ListedFile]:
         """Folder by folder, one of them open at a time: who delivers files may have made very many in each other."""
-        left = [(self._path, "")]
-        while left:
-            folder, prefix = left.pop()
+        folders = [(self._path, "")]
+        while folders:
+            folder, prefix = folders.pop()
             try:
                 with os.scandir(folder) as entries:
                     for entry in entries:
@@ -126,7 +126,7 @@ class Folder:
                         name = prefix + entry.name
                         try:
                             if entry.is_dir(follow_symlinks=False):
-                                left.append((Path(entry.path), f"{name}/"))
+                                folders.append((Path(entry.path), f"{name}/"))
                                 continue
                             status = entry.stat()
                         except FileNotFoundError:  # gone since it was listed

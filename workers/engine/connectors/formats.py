@@ -84,10 +84,10 @@ class MessageLayout:
     def schema_json(self) -> str:
         """The schema of the stream, as Spark writes it."""
         stream_fields = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
-        rest = [
+        value_fields = [
             {"name": name, "type": "long" if kind == "bigint" else kind, "nullable": True, "metadata": {}}
             for name, kind in self.columns.items()]
-        return json.dumps({"type": "struct", "fields": [*stream_fields, *rest]})
+        return json.dumps({"type": "struct", "fields": [*stream_fields, *value_fields]})
 
     @property
     def arrow(self) -> pa.Schema:
@@ -153,9 +153,9 @@ def decode(
     origins: list[Message] = []
     dead: list[DeadLetter] = []
     when = list(layout.columns).index(layout.time_field) if layout.time_field else None
-    left = POLL_EVENTS.most
+    room_left = POLL_EVENTS.most
     for message in messages:
-        room = DecodingRoom(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
+        room = DecodingRoom(min(most_events, room_left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
         try:
             events = list(_events(message, layout, dead, room))
         except TooMuch as error:
@@ -163,7 +163,7 @@ def decode(
                 raise
             dead.append(DeadLetter(str(error), message.place, _sample(message)))
             continue
-        left -= len(events)
+        room_left -= len(events)
         is_one = len(events) == 1
         for word, number, text, read in events:
             try:

@@ -79,7 +79,7 @@ class IntakeStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self._channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.connector, held=keys.hosted)
+        self.holding = Holding(broker, state=keys.connector, holdings=keys.hosted)
 
     # -- life ------------------------------------------------------------------------------------------------------
 

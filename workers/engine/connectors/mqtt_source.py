@@ -86,9 +86,9 @@ class LastMessages:
     @classmethod
     def of(cls, position: Position | None) -> LastMessages:
         """What a position holds."""
-        seen = cls()
-        seen._by_topic = dict((position or {}).get("last", {}))
-        return seen
+        messages = cls()
+        messages._by_topic = dict((position or {}).get("last", {}))
+        return messages
 
     def position(self) -> Position:
         """The same as a position."""
@@ -163,16 +163,16 @@ class MqttReader:
 
     def poll(self, timeout_s: float) -> Polled:
         deadline = time.monotonic() + timeout_s
-        while not self._got and not self._lost and (left := deadline - time.monotonic()) > 0:
-            self._turn(left)
+        while not self._got and not self._lost and (remaining_s := deadline - time.monotonic()) > 0:
+            self._turn(remaining_s)
         if self._got:
             deadline = time.monotonic() + LINGER_S
             while not self._has_plenty:
-                left, before = deadline - time.monotonic(), len(self._got)
-                if left <= 0:
+                remaining_s, before = deadline - time.monotonic(), len(self._got)
+                if remaining_s <= 0:
                     break
                 may_be_held_back = bool(self._config["qos"]) and before >= ALMOST
-                self._turn(min(left, SILENCE_S) if may_be_held_back else left)
+                self._turn(min(remaining_s, SILENCE_S) if may_be_held_back else remaining_s)
                 if may_be_held_back and len(self._got) == before:
                     break
         got, self._got, self._got_bytes = self._got, [], 0
@@ -253,11 +253,11 @@ class MqttReader:
                 f"{self._config['server']} does not let {', '.join(refused)} be read.",
                 remedy="Let the user of the config read it; it is tried again by itself.")
 
-    def _wait(self, is_so: Any, what: str) -> None:
+    def _wait(self, is_so: Any, problem: str) -> None:
         deadline = time.monotonic() + self.connect_s
         while not is_so():
             if time.monotonic() > deadline:
-                raise SourceAway(f"{self._config['server']} {what}.", remedy="It is tried again by itself.")
+                raise SourceAway(f"{self._config['server']} {problem}.", remedy="It is tried again by itself.")
             self._turn(0.1)
 
     def _turn(self, timeout_s: float) -> None:

@@ -71,10 +71,10 @@ def wants_connectors(desired: DesiredState, task_types: TaskTypes, *, let_go: Co
 def _line(desired: DesiredState, names: tuple[str, ...]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with."""
     ancestors: set[str] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
+    remaining_names = list(names)
+    while remaining_names:
+        name = remaining_names.pop()
         if name not in ancestors:
             ancestors.add(name)
-            left += desired.outgoing[name].inherits if name in desired.outgoing else ()
+            remaining_names += desired.outgoing[name].inherits if name in desired.outgoing else ()
     return frozenset(ancestors)

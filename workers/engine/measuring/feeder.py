@@ -112,8 +112,8 @@ def feed_until(feeder: Feeder, ended: Callable[[], bool], say: Callable[..., Non
 
 def main(commands: TextIO = sys.stdin, answers: TextIO = sys.stdout) -> None:
     """Feed one trial."""
-    def say(**what: object) -> None:
-        answers.write(json.dumps(what) + "\n")
+    def say(**answer: object) -> None:
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
     line = commands.readline()

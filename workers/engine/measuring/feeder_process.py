@@ -99,9 +99,9 @@ class Feeding:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def _expect(self, what: str) -> Any:
+    def _expect(self, field: str) -> Any:
         try:
-            return self._said.get(timeout=PATIENCE_S)[what]
+            return self._said.get(timeout=PATIENCE_S)[field]
         except (queue.Empty, KeyError) as error:
             raise TrialFailed(
                 "agent_stopped", "The process that feeds the trial did not come up",

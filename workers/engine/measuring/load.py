@@ -105,7 +105,7 @@ def pages_of(process: psutil.Process) -> Pages:
     """
     try:
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-        mb = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines[1:])}
+        mb = {name: int(amount.split()[0]) / 1024 for name, _, amount in (line.partition(":") for line in lines[1:])}
         return Pages(mb["Pss"], mb.get("Pss_File", 0.0))
     except PermissionError:
         return Pages(process.memory_info().rss / 2**20, 0.0)

@@ -39,8 +39,8 @@ class CoreSpeed:
 
     def mean(self) -> float | None:
         """Mean steps in a microsecond since the last call; None without a measurement."""
-        seen, self._seen = self._seen, []
-        return round(fmean(seen), 2) if seen else None
+        speeds, self._seen = self._seen, []
+        return round(fmean(speeds), 2) if speeds else None
 
     def _look(self) -> None:
         with suppress(OSError):  # a core that is not ours: then it is told of where the system lets it run

@@ -90,7 +90,7 @@ class SinkRunner(Retried):
                 order = store.asked(sink.channel)
                 if order is not None:
                     count = write_again(
-                        order, writer, store, sink, place=self._place, position=self._position)
+                        order, writer, store, sink, committed=self._place, position=self._position)
                     self._on_event("sink_wrote_again", task=sink.task, events=count)
                 blocks = self._gather(writer.batching)
                 self.is_empty = not blocks and not self._pending
@@ -198,12 +198,12 @@ class SinkRunner(Retried):
 
     def _note(self, *, taken: int, passed: int) -> None:
         """Note what is outside, and free what is kept no longer."""
-        held = sum(block.events for block in self._kept)
+        kept_events = sum(block.events for block in self._kept)
         count = 0
         while count < len(self._kept) and (
-            held > self.sink.keep_events or len(self._kept) - count > KEPT_BLOCKS or self._draining
+            kept_events > self.sink.keep_events or len(self._kept) - count > KEPT_BLOCKS or self._draining
         ):
-            held -= self._kept[count].events
+            kept_events -= self._kept[count].events
             self._place = self._kept[count].offset
             count += 1
         del self._kept[:count]
@@ -211,7 +211,7 @@ class SinkRunner(Retried):
             self._place = self._position
         self._store.note(
             self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=now_ms(),
-            place=self._place, held=self._kept)
+            committed=self._place, kept_blocks=self._kept)
 
     def _words_of(self, error: BaseException) -> str:
         return redacted(_words(error))

@@ -68,7 +68,7 @@ class SinkStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self.channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.sink, held=keys.sinks)
+        self.holding = Holding(broker, state=keys.sink, holdings=keys.sinks)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -147,8 +147,8 @@ class SinkStore:
         return [*first, *self.channels.entries(channel, after=first[-1].offset, count=most - 1)] if first else []
 
     def note(
-        self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, place: Offset,
-        held: Sequence[KeptBlock]
+        self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, committed: Offset,
+        kept_blocks: Sequence[KeptBlock]
     ) -> None:
         """Note that all up to a block is outside, and let go of what is not kept to be written again.
 
@@ -160,23 +160,23 @@ class SinkStore:
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
         pipeline.hset(state, mapping={
-            "position": position, "kept": sum(block.events for block in held),
-            "kept_since": held[0].written_ms if held else "", **({"at": now_ms} if taken else {})})
+            "position": position, "kept": sum(block.events for block in kept_blocks),
+            "kept_since": kept_blocks[0].written_ms if kept_blocks else "", **({"at": now_ms} if taken else {})})
         pipeline.hincrby(state, "events", taken)
         pipeline.hincrby(state, "passed", passed)
         if self._broker.hexists(keys.meta(channel), "capacity"):
             # What is kept takes no room from what waits.
-            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(held))
+            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(kept_blocks))
         pipeline.execute()
-        self.channels.commit(channel, keys.SINK, place)
+        self.channels.commit(channel, keys.SINK, committed)
 
     def standing(self, channel: str) -> SinkStanding:
         """How the sink stands."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hmget(keys.sink(channel), ["position", "events", "refused", "passed", "kept", "kept_since", "at"])
         pipeline.hget(keys.meta(channel), "events").hget(keys.readers(channel), keys.SINK)
-        (position, events, refused, passed, held, held_since, at_ms), written, place = pipeline.execute()
-        reached = Offset((position or place or START.encode()).decode())
+        (position, events, refused, passed, kept_events, kept_since_ms, at_ms), written, committed = pipeline.execute()
+        reached = Offset((position or committed or START.encode()).decode())
         waiting = max(0, int(written or 0) - int(passed or 0))
         since_ms = None
         if waiting:
@@ -184,7 +184,7 @@ class SinkStore:
             since_ms = int(first[0][1][b"t"]) if first else None
         return SinkStanding(
             reached, int(events or 0), int(refused or 0), waiting if since_ms is not None else 0, since_ms,
-            int(held or 0), int(held_since) if held_since else None, int(at_ms) if at_ms else None)
+            int(kept_events or 0), int(kept_since_ms) if kept_since_ms else None, int(at_ms) if at_ms else None)
 
     # -- what is refused -----------------------------------------------------------------------------------------------
 

@@ -76,8 +76,8 @@ def environment_of_tasks(settings: Settings, environment: Mapping[str, str] = os
     It goes along with each Python function, and not in Spark's settings: these stand in a driver's command line, which
     other users of the machine see, and the broker's address has its password.
     """
-    given = {**environment, "REDIS_URL": settings.redis_url, "WEIR_DATA_DIR": str(settings.data_dir)}
-    return {name: given[name] for name in ENVIRONMENT if given.get(name)}
+    variables = {**environment, "REDIS_URL": settings.redis_url, "WEIR_DATA_DIR": str(settings.data_dir)}
+    return {name: variables[name] for name in ENVIRONMENT if variables.get(name)}
 
 
 def masters(url: str) -> list[tuple[str, int]]:

@@ -229,10 +229,10 @@ def _ending(tasks: Sequence[Task], task_types: Mapping[str, TaskType], *terminal
 
 def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskCode]:
     """Where each task's code is, so that a traceback can be told to be of a task."""
-    ways = [
+    typed_tasks = [
         (task, task_types[name]) for task in tasks
         for name in _types_of(task) if name in task_types]
-    builders = [(task, resolve(task_type)) for task, task_type in ways]
+    builders = [(task, resolve(task_type)) for task, task_type in typed_tasks]
     return [
         TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),
@@ -242,8 +242,8 @@ def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> l
 
 def _types_of(task: Task) -> list[str]:
     """The types whose code works at a task."""
-    ways = alternates_in(task.type, task.config)
-    return [step.type for way in ways for step in way.tasks] or [task.type]
+    alternates = alternates_in(task.type, task.config)
+    return [step.type for way in alternates for step in way.tasks] or [task.type]
 
 
 def _input(

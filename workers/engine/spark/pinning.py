@@ -45,12 +45,12 @@ def pin_tree_to_core(settings: Settings, slot: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if pinning(settings, cores=len(cores)) not in ("own", "shared"):
         return
-    core, held = core_for(slot), set()
-    while threads := _threads() - held:  # one that was not held yet may have begun another meanwhile
+    core, pinned = core_for(slot), set()
+    while threads := _threads() - pinned:  # one that was not held yet may have begun another meanwhile
         for thread in threads:
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, {core})
-        held |= threads
+        pinned |= threads
 
 
 def _threads() -> set[int]:

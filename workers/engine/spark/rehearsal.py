@@ -75,8 +75,8 @@ class Rehearsal:
         self._clear()
         done = 0
         try:
-            for wanted in batches:
-                done += self._play(wanted)
+            for events in batches:
+                done += self._play(events)
         finally:
             self._clear()
         return done

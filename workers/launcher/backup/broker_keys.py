@@ -84,12 +84,13 @@ def records(path: Path) -> Iterator[tuple[bytes, int, bytes]]:
     CannotStart
         It is no such file, or has a key that is not Weir's.
     """
-    left = path.stat().st_size
+    left_bytes = path.stat().st_size
     with path.open("rb") as file:
         while header := file.read(HEADER.size):
-            key_bytes, value_bytes, left_ms = HEADER.unpack(header) if len(header) == HEADER.size else (left, left, 0)
-            left -= HEADER.size + key_bytes + value_bytes
-            if left < 0 or not (name := file.read(key_bytes)).startswith(PREFIX.encode()):
+            is_whole = len(header) == HEADER.size
+            key_bytes, value_bytes, left_ms = HEADER.unpack(header) if is_whole else (left_bytes, left_bytes, 0)
+            left_bytes -= HEADER.size + key_bytes + value_bytes
+            if left_bytes < 0 or not (name := file.read(key_bytes)).startswith(PREFIX.encode()):
                 raise CannotStart("The copied keys of the broker are not as a back-up writes them: take another one.")
             yield name, max(0, left_ms), file.read(value_bytes)
 

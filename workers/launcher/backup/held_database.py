@@ -48,7 +48,7 @@ class _SqliteReading:
         with closing(sqlite3.connect(path, isolation_level=None)) as target:
             self._connection.backup(
                 target, pages=PAGES_AT_ONCE,
-                progress=lambda _, left, pages: progress(1.0 - left / pages if pages else 1.0))
+                progress=lambda _, remaining_pages, pages: progress(1.0 - remaining_pages / pages if pages else 1.0))
             target.execute("PRAGMA journal_mode=DELETE")
             if target.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (SESSIONS,)).fetchone():
                 target.execute("PRAGMA secure_delete=ON")
@@ -83,9 +83,9 @@ class _PostgresqlReading:
             columns = {table: names for table, names in cursor.fetchall() if table != SESSIONS}
             for done, (table, names) in enumerate(columns.items()):
                 progress(done / len(columns))
-                what = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
+                statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
                     sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table))
-                with (folder / f"{table}.copy").open("wb") as file, cursor.copy(what) as rows:
+                with (folder / f"{table}.copy").open("wb") as file, cursor.copy(statement) as rows:
                     for block in rows:
                         file.write(block)
         (folder / "tables.json").write_text(json.dumps(columns, indent=1))

@@ -157,13 +157,13 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEn
     info = zipfile.ZipInfo(name)
     info.external_attr = 0o600 << 16
     info.compress_type = zipfile.ZIP_STORED if source.suffix in _PACKED else zipfile.ZIP_DEFLATED
-    digest, left = hashlib.sha256(), size
+    digest, remaining_bytes = hashlib.sha256(), size
     with source.open("rb") as file, archive.open(info, "w", force_zip64=size >= 1 << 31) as target:
-        while left and (block := file.read(min(BLOCK, left))):
+        while remaining_bytes and (block := file.read(min(BLOCK, remaining_bytes))):
             digest.update(block)
             target.write(block)
-            left -= len(block)
-    return FileEntry(size - left, digest.hexdigest(), source.stat().st_mtime_ns)
+            remaining_bytes -= len(block)
+    return FileEntry(size - remaining_bytes, digest.hexdigest(), source.stat().st_mtime_ns)
 
 
 def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, folder: Path | None) -> None:

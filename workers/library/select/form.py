@@ -192,8 +192,8 @@ def _negated(node: exp.Expression) -> exp.Expression:
     if type(node) in _OPPOSITE:
         return _compared(_OPPOSITE[type(node)], node.this, node.expression)
     if isinstance(node, exp.And | exp.Or):
-        other = exp.Or if isinstance(node, exp.And) else exp.And
-        return _joined(other, [_negated(node.this), _negated(node.expression)])
+        opposite = exp.Or if isinstance(node, exp.And) else exp.And
+        return _joined(opposite, [_negated(node.this), _negated(node.expression)])
     return exp.Not(this=node)
 
 
@@ -227,8 +227,8 @@ def _joined(kind: type[exp.Expression], conditions: list[exp.Expression]) -> exp
     constants = [bool(part.this) for part in parts if isinstance(part, exp.Boolean)]
     if decides in constants:
         return constant(decides)
-    rest = joined(kind, [part for part in parts if not isinstance(part, exp.Boolean)])
-    return constant(not decides) if rest is None else rest
+    remainder = joined(kind, [part for part in parts if not isinstance(part, exp.Boolean)])
+    return constant(not decides) if remainder is None else remainder
 
 
 def _calculated(node: exp.Expression) -> exp.Expression:

@@ -48,9 +48,9 @@ def require_declared(nodes: Sequence[ParsedNode], columns: Collection[str]) -> N
             raise _undeclared(f"a node {kind.rpartition('.')[2]}")
 
 
-def _undeclared(what: str) -> UndeclaredExpression:
+def _undeclared(part: str) -> UndeclaredExpression:
     return UndeclaredExpression(
-        f"What was written for Spark has {what} in it, which the query has not.",
+        f"What was written for Spark has {part} in it, which the query has not.",
         remedy="Nothing of it has run. Write the query with plain names, and report it: the fault is Weir's.")
 
 

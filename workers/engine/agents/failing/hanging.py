@@ -85,9 +85,9 @@ class HangingQueries:
                 continue
             still = replace(last, since_ms=last.since_ms + late_ms, there_since_ms=last.there_since_ms + late_ms)
             if now_ms - still.since_ms >= HANGS_MS // 2:
-                place = query.place()
-                there_since_ms = still.there_since_ms if place == still.place else now_ms
-                still = replace(still, place=place, there_since_ms=there_since_ms)
+                stack_place = query.place()
+                there_since_ms = still.there_since_ms if stack_place == still.place else now_ms
+                still = replace(still, place=stack_place, there_since_ms=there_since_ms)
             self._still[name] = still
             for_ms = now_ms - still.since_ms
             if for_ms < max(HANGS_MS, INTERVALS * query.interval_ms):

@@ -129,8 +129,8 @@ class NodeStore:
         write_atomically(self.desired_path, text)
         heirs = whole.heirs_elsewhere
         takers = {taker.id: taker for taker in whole.takers}
-        for folder, wanted in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
-            for name in names_in(self.folder / folder) - wanted.keys():
+        for folder, names in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
+            for name in names_in(self.folder / folder) - names.keys():
                 remove_anything(self.folder / folder / name)
         return True
 
@@ -203,14 +203,14 @@ class NewestDesired:
 
     def __call__(self) -> DesiredState:
         file = _state_of(self._store.desired_path)
-        held = self._known
+        newest = self._known
         if not file:
-            return held[1]
+            return newest[1]
         file += _state_of(self._store.intervals_path)
-        if held[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+        if newest[0] != file:  # before it is read: what replaces it meanwhile is read the next time
             desired = with_intervals(self._store.read_desired(), self._store.read_intervals())
-            held = self._known = (file, desired)
-        return held[1]
+            newest = self._known = (file, desired)
+        return newest[1]
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

@@ -38,9 +38,9 @@ def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
     return store.ended(gift_name(giver, heir)) or store.ended(giver)
 
 
-def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
+def not_given(desired: DesiredState, fragments: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
     """The keys that some fragments have still to give away while they work on."""
-    givers = {fragment.id: fragment for fragment in wanted if not fragment.leaving and not fragment.paused}
+    givers = {fragment.id: fragment for fragment in fragments if not fragment.leaving and not fragment.paused}
     return tuple(
         CopyState(givers[name], heir=heir) for heir, names in _waiting(desired, store) for name in names
         if name in givers and store.ended(gift_name(name, heir.id)) is None)
@@ -102,4 +102,4 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
 def _overlap(first: int, size: int, ranges: Collection[tuple[int, int]]) -> bool:
     """Whether a range, which may go over the ring's end, has a key group of others."""
     return any(
-        (other - first) % KEY_GROUPS < size or (first - other) % KEY_GROUPS < others for other, others in ranges)
+        (begin - first) % KEY_GROUPS < size or (first - begin) % KEY_GROUPS < others for begin, others in ranges)

@@ -38,8 +38,8 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     those that shall go on: only the last of each line count.
     """
     is_from_elsewhere = desired.is_from_elsewhere(fragment)
-    wanted = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
-    givers = {name for name, other in wanted.items() if other.leaving or name in fragment.taken}
+    inherited = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
+    givers = {name for name, predecessor in inherited.items() if predecessor.leaving or name in fragment.taken}
     givers.update(fragment.remote_givers)
     names = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
     others = {**desired.heirs_elsewhere, **desired.outgoing}
@@ -110,8 +110,8 @@ def upstream(
     """
     inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(
-        name for name, other in desired.outgoing.items()
-        if inputs.intersection(other.written)
+        name for name, outgoing in desired.outgoing.items()
+        if inputs.intersection(outgoing.written)
         and fragment_id not in line(desired, [name])
         and (name in ended or not is_over(desired, name, begun=begun))
     )
@@ -120,13 +120,13 @@ def upstream(
 def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
     ancestors: set[str] = set()
-    left = list(fragment_ids)
-    while left:
-        name = left.pop()
+    remaining_ids = list(fragment_ids)
+    while remaining_ids:
+        name = remaining_ids.pop()
         if name not in ancestors:
             ancestors.add(name)
             fragment = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
-            left += fragment.inherits if fragment is not None else ()
+            remaining_ids += fragment.inherits if fragment is not None else ()
     return frozenset(ancestors)
 
 

@@ -14,7 +14,7 @@ from scheduler.contracts.desired import Input
 
 
 def select_inputs(
-    wanted: Sequence[Input],
+    inputs: Sequence[Input],
     before: Sequence[Input],
     *,
     ready: Collection[str],
@@ -26,7 +26,7 @@ def select_inputs(
 
     Parameters
     ----------
-    wanted : sequence of Input
+    inputs : sequence of Input
         What the fragment should read, a stream's channels behind one another.
     before : sequence of Input
         What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
@@ -42,14 +42,14 @@ def select_inputs(
     Returns
     -------
     tuple of Input or None
-        The channels to read, streams in the order of ``wanted``; None where it has to wait.
+        The channels to read, streams in the order of ``inputs``; None where it has to wait.
     """
     if not between_batches:
         if before and all(item.channel in ready for item in before):
             return tuple(before)
         before = ()  # it was let go where it read, and has to begin anew
-    gone = [item for item in before if item not in wanted and item.channel in unread]
-    due = [item for item in wanted if item.channel not in later]
+    gone = [item for item in before if item not in inputs and item.channel in unread]
+    due = [item for item in inputs if item.channel not in later]
     needed = [item for item in due if not item.ending or item in before]
     if all(item.channel in ready for item in needed):
         chosen = [item for item in due if item.channel in ready]
@@ -58,9 +58,9 @@ def select_inputs(
         if not all(item.channel in ready for item in chosen):
             return None
     streams = {item.task for item in (*chosen, *gone)}
-    return _by_stream([*chosen, *gone], wanted) if streams >= {item.task for item in wanted} else None
+    return _by_stream([*chosen, *gone], inputs) if streams >= {item.task for item in inputs} else None
 
 
-def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:
-    order = list(dict.fromkeys(item.task for item in wanted))
+def _by_stream(items: Sequence[Input], inputs: Sequence[Input]) -> tuple[Input, ...]:
+    order = list(dict.fromkeys(item.task for item in inputs))
     return tuple(sorted(items, key=lambda item: order.index(item.task)))

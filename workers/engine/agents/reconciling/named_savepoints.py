@@ -41,12 +41,12 @@ def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savep
         One of them is not on this node.
     """
     parts: dict[SavedTask, Savepoint] = {}
-    for place in places:
+    for part in places:
         try:
-            parts[place] = SAVEPOINTS.loads(files.read(place.fragment, kind_of(place.savepoint)).decode())
+            parts[part] = SAVEPOINTS.loads(files.read(part.fragment, kind_of(part.savepoint)).decode())
         except FileNotFoundError:
             raise FragmentFailed(
-                f"Savepoint {place.savepoint} has no part of query {place.fragment} on this node, so the task cannot "
+                f"Savepoint {part.savepoint} has no part of query {part.fragment} on this node, so the task cannot "
                 "begin with its state. Remove the dataflow, and submit it to the node of the savepoint, or without it.",
             ) from None
     return parts

@@ -70,9 +70,9 @@ def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> TakenOver:
     over = line(desired, fragment.inherits) | {snapshot.id}
     everywhere = (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
     writers: dict[str, list[WantedFragment]] = {}
-    for other in everywhere:
-        for channel in other.written if other.id not in over else ():
-            writers.setdefault(channel, []).append(other)
+    for fragment_there in everywhere:
+        for channel in fragment_there.written if fragment_there.id not in over else ():
+            writers.setdefault(channel, []).append(fragment_there)
     return writers
 
 

@@ -138,12 +138,12 @@ class Snapshot:
 
     def as_wanted(self) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""
-        wanted = self.desired.wanted.get(self.id) or self.desired.outgoing.get(self.id)
-        if wanted is None:
+        fragment = self.desired.wanted.get(self.id) or self.desired.outgoing.get(self.id)
+        if fragment is None:
             return self.running
         return replace(
-            self.running, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes,
-            part_readers=wanted.part_readers)
+            self.running, heirs=fragment.heirs, joins=fragment.joins, routes=fragment.routes,
+            part_readers=fragment.part_readers)
 
     def offset_registered(self, channel: str) -> Offset | None:
         """Where the broker has the fragment in a channel that it reads: its place, or where that ended."""

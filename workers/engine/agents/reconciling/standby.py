@@ -34,20 +34,20 @@ class Standby:
     gate: str
 
 
-def inputs_foreseen(wanted: WantedFragment) -> tuple[Input, ...]:
+def inputs_foreseen(fragment: WantedFragment) -> tuple[Input, ...]:
     """What a fragment will read when it takes over: what was read whole is read whole until its writer divides it."""
     return tuple(
-        item if (channel := taken_over_in(item, wanted)) == item.channel else Input(channel, item.task)
-        for item in wanted.inputs)
+        item if (channel := taken_over_in(item, fragment)) == item.channel else Input(channel, item.task)
+        for item in fragment.inputs)
 
 
-def taken_over_in(item: Input, wanted: WantedFragment) -> str:
+def taken_over_in(item: Input, fragment: WantedFragment) -> str:
     """The channel in which a fragment goes on with what others read.
 
     Where its part is named after itself, and not after one of them, they read the whole stream; but what it has some
     keys of, they read to its end.
     """
-    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id and not wanted.key_ranges
+    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == fragment.id and not fragment.key_ranges
     return keys.whole_of(item.channel) if is_new else item.channel
 
 

@@ -88,13 +88,13 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
-            self._beside(fragment_id, what).unlink(missing_ok=True)
+        for record in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
+            self._beside(fragment_id, record).unlink(missing_ok=True)
         self.files.drop(fragment_id, "copy", *self.files.kinds(fragment_id, COMING))
         for pattern in (*(f"*--{fragment_id}.{kind}" for kind in ("ended", "near", "copy")),
                         *(f"{fragment_id}--*.{kind}" for kind in ("ended", "gift"))):
-            for given in (self.data_dir / "checkpoints").glob(pattern):
-                given.unlink(missing_ok=True)
+            for gift in (self.data_dir / "checkpoints").glob(pattern):
+                gift.unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
         """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""
@@ -146,13 +146,13 @@ class SlotStore:
         except FileNotFoundError:
             return None
 
-    def having(self, what: str) -> frozenset[str]:
+    def having(self, record: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
-        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
+        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{record}"))
 
-    def has(self, fragment_id: str, what: str) -> bool:
+    def has(self, fragment_id: str, record: str) -> bool:
         """Whether the fragment has a record of that kind."""
-        return self._beside(fragment_id, what).exists()
+        return self._beside(fragment_id, record).exists()
 
     def begun_path(self, fragment_id: str) -> Path:
         """The file with what the fragment began with; its folds read their first state there."""
@@ -239,9 +239,9 @@ class SlotStore:
         """The fragment rests, with what it has; or goes on."""
         self._mark(fragment_id, "paused", paused)
 
-    def record_left(self, fragment_id: str, *, left: bool) -> None:
+    def record_left(self, fragment_id: str, *, has_left: bool) -> None:
         """The bundle has done all that it had to; or goes on after all."""
-        self._mark(fragment_id, "left", left)
+        self._mark(fragment_id, "left", has_left)
 
     def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
         """Remember how many folds each of the fragment's tasks has, upstream first."""
@@ -255,15 +255,15 @@ class SlotStore:
         """Held by who takes over: two that want the same fragment's work must not both begin."""
         return FileLock(self.data_dir / "checkpoints" / "handover.lock")
 
-    def _mark(self, fragment_id: str, what: str, is_so: bool) -> None:
+    def _mark(self, fragment_id: str, record: str, is_so: bool) -> None:
         if is_so:
-            write_atomically(self._beside(fragment_id, what), "")
+            write_atomically(self._beside(fragment_id, record), "")
         else:
-            self._beside(fragment_id, what).unlink(missing_ok=True)
+            self._beside(fragment_id, record).unlink(missing_ok=True)
 
-    def _read(self, fragment_id: str, what: str) -> Any:
+    def _read(self, fragment_id: str, record: str) -> Any:
         try:
-            return json.loads(self._beside(fragment_id, what).read_text())
+            return json.loads(self._beside(fragment_id, record).read_text())
         except FileNotFoundError:
             return None
 
@@ -302,8 +302,8 @@ class SlotStore:
     def _own(self, fragment_id: str) -> Path:
         return self.folder / f"{fragment_id}.json"
 
-    def _beside(self, fragment_id: str, what: str) -> Path:
-        return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+    def _beside(self, fragment_id: str, record: str) -> Path:
+        return self.data_dir / "checkpoints" / f"{fragment_id}.{record}"
 
 
 def _text_of(fragment: WantedFragment) -> str:

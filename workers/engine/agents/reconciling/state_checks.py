@@ -32,7 +32,8 @@ def _of_its_state(snapshot: Snapshot) -> Iterator[str]:
 
 def _of_desired_state(snapshot: Snapshot) -> Iterator[str]:
     desired = snapshot.desired
-    slots = [name for name, slot in desired.slots.items() if any(wanted.id == snapshot.id for wanted in slot.fragments)]
+    slots = [
+        name for name, slot in desired.slots.items() if any(fragment.id == snapshot.id for fragment in slot.fragments)]
     if len(slots) > 1:
         yield f"It is wanted on the slots {', '.join(sorted(slots))}: two queries would do its work."
     if slots and snapshot.id in desired.outgoing:

@@ -131,9 +131,9 @@ class QueryCopies:
         """Send what is next of a fragment's copies, and let go of what these need no more: the copies that are due."""
         nodes, due = wishes.own.get(fragment.id, ()), []
         never = "" if nodes else why_not_copied(fragment, self._task_types)
-        why = never or self._why_without(fragment, nodes, wishes.living)
-        if why:
-            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": why}
+        reason = never or self._why_without(fragment, nodes, wishes.living)
+        if reason:
+            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": reason}
             self._keep_nothing(fragment)
         elif not run.busy:
             self._without.discard(fragment.id)
@@ -253,11 +253,11 @@ class QueryCopies:
         places = {channel: entry_of(offset) for channel, offset in done.items()}
         if progress.source_offset is not None and progress.is_done:
             places[TICKS] = (progress.source_offset["next"], 0)
-        why = self._why_fewer(nodes, living)
+        reason = self._why_fewer(nodes, living)
         if not reports:
             is_new = progress.batch < 0 and not fragment.inherits
             self._told[fragment.id] = {
-                "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else why}
+                "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else reason}
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
@@ -272,7 +272,7 @@ class QueryCopies:
                 self._lacked_ms.get(fragment.id), begun=begun, whole_ms=whole_ms, now_ms=self._clock_ms(),
                 copied=min(reports[holder].batch for holder in stand.holders))
             age = {"copied_at_ms": min(lacked_ms.values(), default=whole_ms), "lacks_none": not lacked_ms}
-        lacking = {"not_copied": why} if stand.survives < self._most else {}
+        lacking = {"not_copied": reason} if stand.survives < self._most else {}
         self._told[fragment.id] = {
             "survives": stand.survives, "copies": self._most, "held_by": stand.holders, **age, **lacking}
         if stand.survives:

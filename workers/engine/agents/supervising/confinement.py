@@ -206,11 +206,11 @@ class Confinement:
             threads.submit(do).result()
 
     def _variables(self, role: str) -> dict[str, str]:
-        given = self._given
-        named = (*PASSED, *filter(None, given.get(MORE_VARIABLES, "").replace(" ", "").split(",")))
+        variables = self._given
+        named = (*PASSED, *filter(None, variables.get(MORE_VARIABLES, "").replace(" ", "").split(",")))
         settings = self._settings
         return {
-            **{name: given[name] for name in named if name in given},
+            **{name: variables[name] for name in named if name in variables},
             "REDIS_URL": self.users.url(role), "WEIR_NODE": settings.node, "WEIR_SLOTS": str(settings.slots),
             "WEIR_DATA_DIR": str(settings.data_dir), "PYTHONPATH": python_path(ROOT)}
 
@@ -239,11 +239,11 @@ class Confinement:
 
     def _code(self) -> list[Path]:
         """Where programs are that are not the system's: Python, Java, Spark, packages; and what an operator adds."""
-        given = self._given
-        named = [given.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
+        variables = self._given
+        named = [variables.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
         named += [path for path in python_path(ROOT).split(os.pathsep) if Path(path) != ROOT]
-        named += given.get(MORE_PATHS, "").split(os.pathsep)
-        if (java := shutil.which("java", path=given.get("PATH"))) is not None:
+        named += variables.get(MORE_PATHS, "").split(os.pathsep)
+        if (java := shutil.which("java", path=variables.get("PATH"))) is not None:
             named.append(str(Path(java).resolve().parents[1]))
         return [Path(sys.base_prefix), Path(sys.prefix), *(Path(path).resolve() for path in named if path)]
 

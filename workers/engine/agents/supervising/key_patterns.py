@@ -128,12 +128,12 @@ def of_channel(channel: str) -> Iterator[str]:
     yield f"{escaped(keys.channel(channel))}[:@]*"
 
 
-def of_copies(node: str, fragment_ids: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
+def of_copies(node: str, fragment_ids: Iterable[str], owners: Mapping[str, str]) -> Iterator[str]:
     """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds."""
     yield READ_ONLY + escaped(keys.copies_at(node))
     for name in fragment_ids:
         yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"
-    for name in held:
+    for name in owners:
         yield escaped(keys.ahead(keys.copy_name(name, node)))
         yield escaped(keys.copies(name))
 

@@ -47,10 +47,10 @@ class Lease:
     def renew(self) -> LeaseState:
         """Take the lease or hold it for longer."""
         try:
-            other = self._broker.eval(_TAKE, 1, self._key, self._owner, LEASE_LIVES_MS)
+            other_owner = self._broker.eval(_TAKE, 1, self._key, self._owner, LEASE_LIVES_MS)
         except redis.RedisError:
             return LeaseState.UNKNOWN
-        return LeaseState.TAKEN if other else LeaseState.HELD
+        return LeaseState.TAKEN if other_owner else LeaseState.HELD
 
     def give_back(self) -> None:
         """Let another agent have the name at once."""

@@ -76,7 +76,7 @@ def _by_writer(growth: Counts, reads: Mapping[str, str]) -> dict[str, ChannelSam
     sums: dict[str, Counter[str]] = {}
     for channel, writer in reads.items():
         sums.setdefault(writer, Counter()).update(
-            {what: growth.get(f"{channel}:{what}", 0) for what in ("blocks", "chan", "wait")})
+            {counter: growth.get(f"{channel}:{counter}", 0) for counter in ("blocks", "chan", "wait")})
     return {
         writer: ChannelSample(counts["chan"] / counts["blocks"] / 1000, 2 * counts["wait"] / counts["blocks"] / 1000)
         for writer, counts in sums.items() if counts["blocks"]}

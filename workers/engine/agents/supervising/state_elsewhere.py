@@ -45,17 +45,17 @@ class StateElsewhere:
         if self._store.desired_path.exists():
             return True
         try:
-            left = self._left()
+            fragments = self._left()
         except redis.RedisError:
             return False
         except InvalidContract:
             return True  # what is desired cannot be read, so nothing begins
-        if not left:
+        if not fragments:
             return True
         self._since_s = self._clock_s() if self._since_s is None else self._since_s
         if self._clock_s() < self._since_s + MOST_S:
             return False
-        logger().error("begins without the state that other nodes have copies of", fragments=left)
+        logger().error("begins without the state that other nodes have copies of", fragments=fragments)
         return True
 
     def _left(self) -> list[str]:

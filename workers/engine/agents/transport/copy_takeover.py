@@ -64,7 +64,7 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         # that the copy lacks came behind it: nothing is freed there until all copies have read of it. In one that was
         # not read at all there is a place alone.
         places = broker.hmget(keys.readers(channel), keys.copies_reader(before), before)
-        oldest = next((Offset(place.decode()) for place in places if place), saved.offsets.get(channel))
+        oldest = next((Offset(offset.decode()) for offset in places if offset), saved.offsets.get(channel))
         if oldest is not None:
             channels.join(channel, keys.copies_reader(heir.id), where=oldest)
             channels.join(channel, heir.id, where=saved.offsets.get(channel, oldest))

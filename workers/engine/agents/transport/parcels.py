@@ -336,7 +336,7 @@ def fetch(
     if (length := max(manifest["length"], makes_of(manifest)["length"])) > MOST_BYTES:
         raise ValueError(f"it says that it has {length:,} bytes, and a slot takes at most {MOST_BYTES:,} of another")
     kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
-    files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
+    files.drop(name, *(older_kind for older_kind in files.kinds(name, f"{COMING}-{to}-") if older_kind != kind))
     had, at = _pieces_in(files.size(name, kind) or 0, checks)
     if had < len(checks):
         files.require_room(manifest["length"] - at)
