@@ -34,7 +34,7 @@ class ReplicatedService:
     db: int
 
     def login(self) -> dict[str, Any]:
-        """What a client of redis-py connects to the primary with."""
+        """The arguments with which a client of redis-py connects to the primary."""
         credentials = {"username": self.username, "password": self.password}
         return {"db": self.db, **{name: value for name, value in credentials.items() if value}}
 

@@ -57,7 +57,7 @@ class NoWall(OSError):
 
 
 class Wall(NamedTuple):
-    """What a command may reach beyond what every program may (``SYSTEM``). Paths are absolute.
+    """The access of a command beyond what every program has (``SYSTEM``). Paths are absolute.
 
     ``user`` is the number of the user and group that it runs as; None leaves it as it is. It gets a name, with ``home``
     as its home, for Java does not start without. ``keep`` are the paths that have to be reachable for that user,

@@ -54,7 +54,7 @@ def _check_address(options: UpOptions) -> None:
 
 
 def read_options(arguments: Sequence[str] | None) -> UpOptions:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(prog="weir up", description="Start everything; Ctrl-C stops it.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")

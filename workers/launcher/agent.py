@@ -28,7 +28,7 @@ MOST_DELAY_MS, MOST_MBIT = 1_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What `./weir agent` was asked for."""
+    """The options of `./weir agent`."""
 
     node: str
     slots: int
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_options(arguments: Sequence[str] | None) -> AgentOptions:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(
         prog="weir agent", description="Serve a system that runs on another machine with this one's slots.",

@@ -104,7 +104,8 @@ def ordered(data_dir: Path) -> list[FurtherNode]:
 
 
 def follow(supervisor: Supervisor, data_dir: Path) -> Callable[[], None]:
-    """What `./weir up` does each second: start the agents of nodes that were ordered, and end those of others."""
+    """The turn that `./weir up` takes each second: start the agents of nodes that were ordered, and end those of
+    others."""
     running: set[str] = set()  # nodes
 
     def turn() -> None:

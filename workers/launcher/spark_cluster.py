@@ -89,7 +89,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes have in their environment."""
+        """The environment of its processes."""
         return {
             "SPARK_CONF_DIR": str(self.conf), "SPARK_LOCAL_IP": self.host, "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
@@ -177,7 +177,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.environ) -> Cluster:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     usual = Cluster(Path())
     parser = argparse.ArgumentParser(
         prog="weir spark-cluster", description="Run a standalone Spark cluster on this machine.",

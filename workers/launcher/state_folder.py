@@ -84,7 +84,7 @@ def keep_private(variables: Mapping[str, str]) -> None:
 
 
 def broker_url_file(data_dir: Path) -> Path:
-    """Where the embedded broker's address is kept, password included; readable by its owner alone."""
+    """The file with the embedded broker's address, password included; readable by its owner alone."""
     return data_dir / "broker" / "url"
 
 

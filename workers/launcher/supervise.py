@@ -58,7 +58,7 @@ class StopStage:
 
 
 def delay_s(failures: int) -> float:
-    """How long to wait before the start that follows this many failures in a row."""
+    """The wait in seconds before the start that follows this many failures in a row."""
     return min(FIRST_DELAY_S * 2 ** max(0, failures - 1), LONGEST_DELAY_S)
 
 

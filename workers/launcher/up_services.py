@@ -32,7 +32,7 @@ _PYTHON = (sys.executable, "-P")
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What `./weir up` was asked for."""
+    """The options of `./weir up`."""
 
     host: str
     port: int

@@ -46,7 +46,7 @@ class Aggregate:
 
     @property
     def kind(self) -> Kind:
-        """How it is computed."""
+        """The kind of aggregate: how a state begins, takes values in, and gives its result."""
         return KINDS[self.function]
 
     @property
@@ -70,7 +70,7 @@ class Aggregate:
         self.kind.merge(state, other)
 
     def result(self, state: list) -> Any:
-        """What a state gives, in the type of the result; null where that does not hold it."""
+        """The result of a state, in the type of the aggregate; null where that type does not hold it."""
         self._require_unscaled(state)
         value, digits = self.kind.result(state, self.argument), self._digits
         if self.kind.doubles or self.function == "count_distinct" or value is None or not (

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class Fold(Protocol):
-    """What every stateful task is made of."""
+    """The interface of every stateful task: a state by key, and the rows that an event makes of it."""
 
     def start(self) -> Any:
         """The state of a key that has had no reading."""

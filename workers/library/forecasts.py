@@ -37,7 +37,7 @@ _TREE_DEPTH, _TREE_LEAF = 8, 10
 
 @dataclass(frozen=True, slots=True)
 class LoadHistory:
-    """What is known of a customer when an hour begins. A missing reading is NaN.
+    """A customer's loads that are known when an hour begins. A missing reading is NaN.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def fit_tree(days: np.ndarray, free: np.ndarray, steps: int) -> dict[str, Any] |
 
 
 def forecast_tree(history: LoadHistory, tree: dict[str, Any] | None) -> np.ndarray:
-    """What the tree says of each reading."""
+    """Forecasts by a regression tree, one for each reading that is asked for."""
     level, now = mean_of_known(history.before(1)), len(history.today)
     if tree is None or level != level:
         return np.full(history.steps, np.nan)

@@ -72,7 +72,8 @@ TASK_TYPES = (URBAN_SENSING, SMART_METER, WEARABLE)
 
 @dataclass(frozen=True, slots=True)
 class ObservationModel:
-    """How one observation behaves; a wave's period counts in days, unless its name says ms."""
+    """A model of one observation: its mean, waves, noise and range. A wave's period counts in days, unless its name
+    says ms."""
 
     name: str
     mean: float
@@ -150,7 +151,7 @@ def wearable(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def sensor_number(values: Mapping[str, Any]) -> Column:
-    """Which sensor reports: each in its turn, so that every one has a steady period."""
+    """The sensor that reports: each in its turn, so that every one has a steady period."""
     from pyspark.sql import functions as F
 
     return F.pmod(F.col("_seq"), F.lit(values["sensors"]))

@@ -30,7 +30,8 @@ _FIRST = 0  # the one version of a store whose fold has not begun
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Whose rows a store gets: of which store, of the keys in which ranges, and up to which version; None: the newest.
+    """Rows that a store gets of another: of which store, of the keys in which ranges, and up to which version; None:
+    the newest.
     """
 
     store: str
@@ -72,7 +73,7 @@ def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
 
 
 def is_by_key(folder: Path, store: str) -> bool:
-    """Whether each row of a store is one key's: not where keys have their marks in common, and so one state."""
+    """True where each row of a store is one key's: not where keys have their marks in common, and so one state."""
     with closing(connected(folder / store)) as connection:
         row = connection.execute("SELECT value FROM rows WHERE part = '' LIMIT 1").fetchone()
     return row is None or not is_of_all_keys(json.loads(row[0]))

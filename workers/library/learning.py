@@ -231,7 +231,7 @@ class Predictor:
 def predicted_by(
     model: dict[str, Any] | None, names: Sequence[str], values: Sequence[float | None], *, problem: str | None = None
 ) -> tuple[float | str | None, str | None, str | None]:
-    """What a model predicts of an event: the prediction, the model's version, and what is wrong."""
+    """A prediction for an event: the prediction, the model's version, and the problem, if there is one."""
     if model is None:
         return None, None, problem or NO_MODEL
     by_name = dict(zip(names, values, strict=True))

@@ -60,7 +60,7 @@ Rows = dict[tuple[str | None, ...], tuple]
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Where a table is: a file, or a database and what is asked there; the key's columns there, and the others with
+    """The source of a table: a file, or a database and the query for it; the key's columns there, and the others with
     their types."""
 
     path: str

@@ -52,7 +52,7 @@ _ELSEWHERE = "/"  # a path that is none, as are those below it
 
 @dataclass(frozen=True, slots=True)
 class MarkupFields:
-    """What is to be read: the record's path (empty: the document's element), and by path the value's place."""
+    """The values to read: the record's path (empty: the document's element), and by path the value's place."""
 
     record: str
     places: Mapping[str, tuple[int, ...]]
@@ -112,7 +112,7 @@ def xml_document_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def most_records(beside_bytes: int) -> int:
-    """How many records a document may have, by the bytes that each copies of what else its event has."""
+    """The most records that a document may have, by the bytes that each copies of what else its event has."""
     return RESULT_BYTES.most // (_RECORD_BYTES + beside_bytes)
 
 
@@ -209,7 +209,7 @@ def _columns(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def wanted_values(values: Mapping[str, Any]) -> MarkupFields:
-    """What a config asks for; ``InvalidConfig`` where an entry names no path."""
+    """The values that a config asks for; ``InvalidConfig`` where an entry names no path."""
     places: dict[str, tuple[int, ...]] = {}
     entries: Sequence[str] = values["values"]
     for index, entry in enumerate(entries):

@@ -133,7 +133,7 @@ def _require_network(model: Mapping[str, Any]) -> None:
 
 
 def apply(model: Mapping[str, Any], values: Sequence[float]) -> float | str:
-    """What a model says of an event."""
+    """The prediction of a model for one event."""
     if model["kind"] == LINEAR:
         pairs = zip(model["coefficients"], values, strict=True)
         return model["intercept"] + sum(coefficient * value for coefficient, value in pairs)

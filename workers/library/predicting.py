@@ -22,7 +22,8 @@ _read: dict[StoredModel, _Read] = {}  # of this Python worker
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """Which model: of a team, a version or the newest (empty), of a kind; how often it is looked for, and where."""
+    """A reference to a stored model: its team, a version or the newest (empty), its kind; how often it is looked for,
+    and where."""
 
     model: ModelName
     version: str
@@ -41,7 +42,7 @@ class _Read:
 def predict_stored(
     source: StoredModel, features: tuple[str, ...], *, drops: bool
 ) -> Callable[[Mapping[str, Any]], list[tuple]]:
-    """What gives (predicted, version, problem) for an event with the features as ``_f0``, ``_f1`` and so on.
+    """A function that gives (predicted, version, problem) for an event with the features as ``_f0``, ``_f1`` and so on.
 
     Parameters
     ----------

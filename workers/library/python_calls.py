@@ -29,7 +29,7 @@ LONGEST = 300
 
 
 def call(function: str, *arguments: Any) -> Any:
-    """What a function gives.
+    """The result of a function that is called by its name.
 
     Raises
     ------
@@ -53,14 +53,14 @@ def call(function: str, *arguments: Any) -> Any:
 
 
 def wrong(function: str, problem: str, remedy: str) -> InvalidConfig:
-    """What is wrong with a function, and what to do."""
+    """An error about a function: the problem, and the remedy."""
     return InvalidConfig(f"The function {function} {problem}. {remedy}", remedy=remedy)
 
 
 def results_of(
     table: pa.Table, work: Callable[[pa.Table], pa.Table], *, function: str, on_error: str
 ) -> list[pa.Table]:
-    """What some work gives of a table, in the order of its events.
+    """Results of some work on a table, in the order of its events.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def complete(result: pa.Table, columns: Mapping[str, str]) -> pa.Table:
 
 
 def checked(result: Any, columns: Mapping[str, str], function: str) -> pa.Table:
-    """What a function gave, in the order and types that are declared.
+    """The result of a function, in the order and types that are declared.
 
     Raises
     ------

@@ -83,7 +83,7 @@ _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 
 def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What the function makes of the events."""
+    """The events that the function makes of its input."""
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
     reads = _read(inputs.columns, values["reads"], ())
@@ -93,7 +93,7 @@ def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What the function makes of each key's events."""
+    """The events that the function makes of each key's events."""
     values = settings(PYTHON_BY_KEY, config)
     require_function(values["function"], values["version"])
     columns, by = typed_columns(values["columns"]), key_columns(values["by"], added=[])

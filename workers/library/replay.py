@@ -60,7 +60,7 @@ DEFAULT_RATE_PER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReplaySchedule:
-    """When the events are due: a schedule file, and by how much a repeated recording moves on each time."""
+    """The times at which events are due: a schedule file, and by how much a repeated recording moves on each time."""
 
     file: Path
     repeat_ms: int = 0
@@ -102,12 +102,12 @@ def replay_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def replay_stamp(config: Mapping[str, Any]) -> list[list[Any]]:
-    """What tells a recording from another one under the same name."""
+    """A stamp that tells a recording from another one under the same name."""
     return _stamp(replay_files(replay_path(settings(REPLAY, config)["path"])))
 
 
 def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
-    """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
+    """The times at which a recording's events are due, at the source's rate or at a multiple of their own speed."""
     from workers.engine.channels.tick_schedule import write_schedule
 
     values = settings(REPLAY, config)

@@ -58,7 +58,7 @@ class Folds:
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
-        """Where the next fold finds the state that it begins with, and where its store is."""
+        """The state that the next fold begins with, and the place of its store."""
         index, self.count = self.count, self.count + 1
         name = f"{self.fragment}.{fold_name(self.task, index)}"
         return (
@@ -67,7 +67,7 @@ class Folds:
 
 
 def fold_name(task: str, index: int) -> str:
-    """What the stores of one of a running task's folds are named after, behind their fragment."""
+    """The name of the stores of one of a running task's folds, behind their fragment."""
     return f"{hashlib.blake2b(task.encode(), digest_size=6).hexdigest()}-{index}"
 
 
@@ -256,7 +256,7 @@ def fold_batches(
 
 
 def apply_fold(folded: FoldedStream) -> DataFrame:
-    """What comes out of a stream and its function, with the state in Spark's store, or at the slot's fold host."""
+    """The output of a stream and its function, with the state in Spark's store, or at the slot's fold host."""
     from pyspark.sql import functions as F
 
     work, parts, idle_ms = folded.work, folded.parts, folded.idle_ms

@@ -40,8 +40,8 @@ def copied(folder: Path, pointer: Pointer) -> tuple[StoreVersion, list[StoreRow]
 
 
 def changed(folder: Path, pointer: Pointer, stand: StoreVersion) -> tuple[StoreVersion, list[StoreRow]] | None:
-    """What turns a copy into a version of the store, and as of when it is then; None where the store does not know that
-    any more.
+    """Changes that turn a copy into a version of the store, and as of when it is then; None where the store does not
+    know that any more.
 
     Rows may be in it that are as they were.
 

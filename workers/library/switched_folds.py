@@ -41,11 +41,11 @@ _WARM = "\x1bwarm"  # the key under which they have those of the alternate that 
 
 
 class NotOneFold(ValueError):
-    """What an alternate makes has no fold, or more than one."""
+    """An alternate's output has no fold, or more than one."""
 
 
 def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[DataFrame], Column]) -> DataFrame:
-    """What alternates make that go on with one state.
+    """The output of alternates that go on with one state.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def switched_states(
     events: DataFrame, ways: Mapping[str, Way], one_of: Choice, *, working: Callable[[DataFrame], Column],
     headed: Callable[[DataFrame], tuple[DataFrame, DataFrame]], both_of: Choice | None = None, begins: bool = True,
 ) -> DataFrame:
-    """What alternates make of which one is on in a batch, each with any number of folds.
+    """The output of alternates of which one is on in a batch, each with any number of folds.
 
     The first event of a batch goes through all folds, ahead of what they read. So each of them learns which alternate
     got an event, whether or not something reaches the fold. Its batch is done before anything behind it is read: what
@@ -108,7 +108,7 @@ def switched_states(
 
 
 def one_task(build: Build) -> Way:
-    """How an alternate of one task works, with a fold or without."""
+    """The walk through an alternate of one task, with a fold or without."""
     def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
         made, fold = _tried(build, events)
         return made if fold is None else _around(build, events, (yield fold))
@@ -120,7 +120,7 @@ def along(
     path: TaskPath, build_of: Callable[[Task], Build], *, join: Callable[[DataFrame, DataFrame], DataFrame],
     share: Callable[[DataFrame], DataFrame],
 ) -> Way:
-    """How a path works; ``join`` and ``share`` as `TaskPath.walk` has them."""
+    """The walk through a path; ``join`` and ``share`` as `TaskPath.walk` has them."""
     def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
         walked = path.walk(events, join=join, share=share)
         try:

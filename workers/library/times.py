@@ -20,7 +20,7 @@ _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the yea
 def recorded_ms(
     events: pa.Table, kind: str, time_column: str | None, *, header: str = "", path: str, first: int = 1
 ) -> list[int] | None:
-    """When each event was recorded, in ms since the epoch; None where the recording does not say it.
+    """The times at which events were recorded, in ms since the epoch; None where the recording does not say it.
 
     Parameters
     ----------

@@ -112,7 +112,7 @@ class Windowed:
         return self._close(state)
 
     def late(self, state: dict) -> int:
-        """How many events have come too late for one of their windows."""
+        """The number of events that came too late for one of their windows."""
         return state.get("late", 0)
 
     def _divide(self, state: dict, born: int) -> None:
@@ -300,7 +300,7 @@ class JoinFold:
         return self._forget(state)
 
     def late(self, state: dict) -> int:
-        """How many events have come too late."""
+        """The number of events that came too late."""
         return state.get("late", 0)
 
     def _hear(self, state: dict, name: str, born: int) -> list[tuple]:

@@ -141,7 +141,7 @@ def _taking_values_of(client: redis.Redis, path: Path) -> Iterator[None]:
 
 
 def is_empty(client: redis.Redis) -> bool:
-    """Whether a broker has no key of Weir's that a restore would meet."""
+    """True where a broker has no key of Weir's that a restore would meet."""
     return not any(not _passes(name) for name in client.scan_iter(match=f"{PREFIX}*", count=1000))
 
 

@@ -74,7 +74,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 def signature(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
-    """What tells whether any of these files has been made, replaced, changed or deleted since."""
+    """A value that changes when any of these files is made, replaced, changed or deleted."""
     entries = []
     for path in paths:
         try:

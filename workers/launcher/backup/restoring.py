@@ -27,7 +27,8 @@ SINK, RESTORED = "weir:sink:", "restored"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a back-up goes: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty."""
+    """The place that a back-up is restored to: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both
+    may be empty."""
 
     data_dir: Path
     given_url: str = ""
@@ -36,7 +37,7 @@ class Target:
 
 
 def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
-    """Whether an archive is whole, of a version that this one knows, and may go there; its manifest."""
+    """Check that an archive is whole, of a version that this one knows, and may go there; its manifest."""
     manifest = read_manifest(path)
     for name in manifest.files:  # a jar would be run, and users of the broker let in
         if name.split("/")[0] not in backup_layout.ARCHIVED:

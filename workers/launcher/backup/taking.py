@@ -43,7 +43,7 @@ HOLDING = ".backup-"
 
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
-    """What is to be copied: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
+    """The scope of a back-up: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
 
     ``pause_s`` is for how long writers may be held at most. Without ``outputs``, closed files of sinks stay out; with
     ``partial``, a system counts whose other nodes' files are not here. With a ``passphrase``, keys are in it, sealed.

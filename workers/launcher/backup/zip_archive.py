@@ -34,7 +34,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive is of: ``made_at`` is when (ISO 8601), ``paused_ms`` how long writers waited for it.
+    """The manifest of an archive: ``made_at`` is when it was made (ISO 8601), ``paused_ms`` how long writers waited for
+    it.
 
     ``left_out`` says in sentences what is not in it; ``migrations`` are those of the database, by app.
     """
@@ -90,7 +91,7 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
 
 
 def read_manifest(path: Path) -> Manifest:
-    """What an archive says of itself, once that is known to be as it was written.
+    """The manifest of an archive, once that is known to be as it was written.
 
     Raises
     ------

@@ -34,7 +34,7 @@ _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", e
 
 @dataclass(frozen=True, slots=True)
 class CompiledSelect:
-    """What Spark is told (``entries`` of a SELECT list, the condition) and the columns that come of it."""
+    """A query compiled for Spark: ``entries`` of a SELECT list, the condition, and the columns that come of it."""
 
     entries: tuple[str, ...]
     where: str | None

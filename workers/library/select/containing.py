@@ -143,7 +143,7 @@ class _Range:
 
 
 def follows(condition: exp.Expression, conditions: Sequence[exp.Expression]) -> bool:
-    """Whether a condition is true of every event of which all of some conditions are.
+    """True where a condition is true of every event of which all of some conditions are.
 
     It is one of them; or one that compares a value with a constant (or says that it is not NULL), and theirs on the
     same value leave it no other choice.

@@ -206,7 +206,7 @@ def _among(node: exp.In) -> exp.Expression:
 
 
 def parts_of(node: exp.Expression | None, kind: type[exp.Expression] = exp.And) -> list[exp.Expression]:
-    """What AND (or OR) joins in an expression; nothing where there is none."""
+    """Operands that AND (or OR) joins in an expression; none where it joins nothing."""
     if node is None:
         return []
     if isinstance(node, exp.Paren):

@@ -43,7 +43,7 @@ def _is_nested(kind: str) -> bool:
 
 
 class TextGrowth:
-    """What grows in one query, and how far each of it may.
+    """Bounds on growth in one query: the values that may grow, and how far.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class TextGrowth:
         return Typed(listed.kind, self._counted(listed, label, self._sites if is_outermost else 0), listed.most)
 
     def element(self, made: Typed, label: str) -> Typed:
-        """What was made of an element of a list, and stays while the others are worked on."""
+        """A value made of an element of a list: it stays in memory while the others are worked on."""
         if made.kind is not None and made.kind != "string" and not _is_nested(made.kind):
             return made
         return Typed(made.kind, self._counted(made, label, 0), made.most)
@@ -143,7 +143,7 @@ class TextGrowth:
         return literal(f"task {self._task}: {label}" if self._task else label)
 
     def matching(self, label: str, *, in_list: bool) -> str:
-        """What a pattern may take, as arguments for Spark: steps, whether elements of a list share them, the place."""
+        """Bounds of a pattern, as arguments for Spark: steps, whether elements of a list share them, the place."""
         self.patterns += 1
         return f"{self._steps}L, {str(in_list).lower()}, {self._place(label)}"
 

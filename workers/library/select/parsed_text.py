@@ -69,5 +69,5 @@ def read_condition(inputs: DataFrame, text: str, *, columns: Collection[str]) ->
 
 
 def parse_texts(session: SparkSession, texts: Sequence[str]) -> list[ParsedNode]:
-    """What Spark's parser makes of texts, without evaluating anything; a slot's session has the class for it."""
+    """Spark's parse of texts, without evaluating anything; a slot's session has the class for it."""
     return json.loads(session._jvm.weir.ParsedText.nodes(session._jsparkSession, json.dumps(texts)))

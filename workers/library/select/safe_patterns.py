@@ -45,7 +45,7 @@ class _Count:
 
 
 def is_bounded(pattern: str) -> bool:
-    """Whether matching takes time by a small power of the text's length.
+    """True where matching takes time by a small power of the text's length.
 
     Parameters
     ----------
