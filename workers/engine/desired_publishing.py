@@ -53,7 +53,7 @@ def desired_of(
     needs: Mapping[str, Needed] | None = None, saving: Mapping[str, Sequence[str]] = MappingProxyType({}),
     kept_savepoints: Sequence[str] | None = None,
 ) -> DesiredState:
-    """What the estate wants of one node.
+    """The desired state of one node, by the estate.
 
     Parameters
     ----------
@@ -126,13 +126,13 @@ def read(broker: redis.Redis, node: str) -> DesiredState | None:
 
 
 def stands(broker: redis.Redis, desired: DesiredState) -> bool:
-    """Whether just this is the desired state of its node in the broker."""
+    """True where just this is the desired state of its node in the broker."""
     text = broker.get(keys.desired(desired.node))
     return text is not None and text.decode() == DESIRED_STATES.dumps(desired)
 
 
 def texts(broker: redis.Redis, nodes: Sequence[str]) -> list[bytes | None]:
-    """What stands in the broker for each of these nodes, as it is there."""
+    """The texts of desired states that the broker has for these nodes."""
     return broker.mget([keys.desired(node) for node in nodes]) if nodes else []
 
 

@@ -24,8 +24,8 @@ _KEPT_S = 90 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class KeyedChoices:
-    """What was chosen: by key the alternate, and the state of whatever chose it, which read up to ``place``; and the
-    alternates that people hold ``by_hand``, for which nothing else counts."""
+    """Choices of alternates by key: the alternate, and the state of whatever chose it, which read up to ``place``; and
+    the alternates that people hold ``by_hand``, for which nothing else counts."""
 
     place: tuple[int, int] = (-1, -1)
     alternates: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class KeyedChoices:
 
 
 def read_choices(broker: redis.Redis, task_id: str) -> KeyedChoices:
-    """What was chosen last for a running task."""
+    """The last choices for a running task."""
     text = broker.get(keys.keyed(task_id))
     if text is None:
         return KeyedChoices()
@@ -71,7 +71,7 @@ def chosen_by_key(
     choices: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
     bound: float,
 ) -> KeyedChoices:
-    """What a learned guard has chosen when it has read what is new of some events.
+    """The choices of a learned guard when it has read the new ones of some events.
 
     Parameters
     ----------

@@ -50,7 +50,7 @@ class NodeOrders(Generic[Order, Answer]):
     answer_codec: Codec[Answer]
 
     def ask(self, broker: redis.Redis, orders: Sequence[Order], *, within_s: float) -> dict[str, Answer]:
-        """What nodes answer in time, by node."""
+        """Answers of nodes that come in time, by node."""
         pipeline = broker.pipeline()
         for order in orders:
             pipeline.rpush(self._orders(order.node), self.order_codec.dumps(order))

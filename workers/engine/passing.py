@@ -20,7 +20,7 @@ from workers.engine.agents.transport.state_transport import still_leaving
 
 
 class Phase(StrEnum):
-    """What a node does with a source or sink."""
+    """The work of a node on a source or sink that passes between nodes."""
 
     OWN = "own"  # it works here
     COME = "come"  # those that it works for here have not begun: it is taken if it is free
@@ -53,11 +53,11 @@ class Passed:
         return replace(self, heirs=self.heirs | {heir}, goes_to=node if is_newest else self.goes_to)
 
     def is_over(self, let_go: Collection[str]) -> bool:
-        """Whether it is another node's altogether."""
+        """True where it is another node's altogether."""
         return not self.wanted and bool(self.heirs) and self.heirs <= set(let_go)
 
     def phase(self, *, begun: Collection[str], taken: Collection[str]) -> Phase:
-        """What is to be done."""
+        """The work that is to be done."""
         if not self.wanted and self.heirs:
             return Phase.GIVE if self.heirs <= set(taken) else Phase.KEEP
         is_coming = bool(self.wanted) and self.wanted <= self.arriving and self.wanted.isdisjoint(begun)
@@ -65,14 +65,15 @@ class Passed:
 
 
 class PassingRecords:
-    """What a node has on disk of fragments that go on with what other nodes have, or others with what it has."""
+    """Records on a node's disk of fragments that go on with sources and sinks of other nodes, or others with its
+    own."""
 
     def __init__(self, store: NodeStore) -> None:
         self._records = SlotStore(store.data_dir, store.slot_dir("0"))
         self._folder = store.folder / LET_GO
 
     def phase_of(self, passed: Passed) -> Phase:
-        """What is to be done with something."""
+        """The work that is to be done on a source or sink."""
         begun = {name for name in passed.arriving if self._records.has(name, "begun")}
         return passed.phase(begun=begun, taken=self._records.taken() if passed.heirs else frozenset())
 

@@ -32,7 +32,7 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What has come for a node: its set-up as the broker has it, and wishes by manager.
+    """Messages for a node: its set-up as the broker has it, and wishes by manager.
 
     ``reports`` are by the manager's node, for its own and those that it stands in for. ``heard`` are those of the nodes
     that it listens for of which there is a report. ``meters`` and ``channels`` (meters of each channel that is read)

@@ -30,7 +30,7 @@ UNREADABLE = (
 
 
 def answers_of(pipeline: redis.client.Pipeline) -> list[Any]:
-    """What the broker answers to each command; None where there is a value of another kind than the command reads.
+    """The broker's answer to each command; None where there is a value of another kind than the command reads.
 
     Raises
     ------

@@ -22,7 +22,7 @@ _NOTHING: Counts = {}
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a query counted, and over how long."""
+    """The events that a query counted, and the seconds over which it did."""
 
     counts: Counts
     over_s: float
@@ -64,7 +64,7 @@ class Track:
             points.popleft()
 
     def growth(self) -> Growth:
-        """What it counts, by the newest reading; over 0 s where only one was taken."""
+        """The growth of its counter, by the newest reading; over 0 s where only one was taken."""
         points, now_ms = list(self._points), self.looked_at_ms
         if len(points) < 2:
             return Growth(_NOTHING, (now_ms - points[0].at_ms) / 1000 if points else 0.0)

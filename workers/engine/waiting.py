@@ -26,7 +26,7 @@ def channels_read(
 
 
 def waiting_events(broker: redis.Redis, reads: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many events wait, by query, of those that have a place in a channel.
+    """The number of events that wait, by query, of those that have a place in a channel.
 
     What its node has on disk for a query that is far behind is not among them.
     """

@@ -158,7 +158,7 @@ def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
 
 
 def gather(events: DataFrame, *, threads: int) -> DataFrame:
-    """What a task made of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
+    """A task's output of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
 
     Partition i of the threads becomes partition i behind an exchange, which lets all of them run at the same time; one
     task then reads these in their order. No row overtakes another: each of the exchange's partitions has one writer.
@@ -257,7 +257,7 @@ def one_of(
     events: DataFrame, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *, task: str,
     fragment: str, position: int, in_waves: bool = False,
 ) -> DataFrame:
-    """What the alternate of an element makes that is on (``Channels.switch``): in each batch just one of them is.
+    """The output of the alternate of an element that is on (``Channels.switch``): in each batch just one of them is.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def one_of(
 def first_events_noted(
     events: DataFrame, config: ChannelConfig, *, task: str, fragment: str, position: int, in_waves_first: str = ""
 ) -> DataFrame:
-    """What an element reads, of which the first event that an alternate gets is noted under the running task.
+    """The input of an element, of which the first event that an alternate gets is noted under the running task.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def each_by_key(
     events: DataFrame, key: Callable[[DataFrame], Column], builds: Mapping[str, Callable[[DataFrame], DataFrame]],
     config: ChannelConfig, *, fragment: str, position: int,
 ) -> DataFrame:
-    """What alternates without state make, each of the events of those keys for which it works, by their numbers.
+    """The output of alternates without state, each of the events of those keys for which it works, by their numbers.
 
     Parameters
     ----------

@@ -44,12 +44,12 @@ class Segment:
 
 
 def spill_folder(data_dir: Path, node: str) -> Path:
-    """Where a node keeps what its readers have still to read."""
+    """The folder of blocks that a node's readers have still to read."""
     return data_dir / "spill" / node
 
 
 class ChannelSpill:
-    """What a node has on disk of one channel. One process writes it.
+    """Blocks of one channel that a node has on disk. One process writes it.
 
     What a process that was killed had begun to write is cut off when the next one opens the folder.
     """
@@ -72,7 +72,7 @@ class ChannelSpill:
         return tuple(self._segments)
 
     def count(self, after: Offset, to: Offset) -> tuple[int, int]:
-        """How many blocks and events it holds after an entry up to another."""
+        """The numbers of blocks and events that it holds after an entry up to another."""
         entries = list(self.entries(after, to))
         return len(entries), sum(entry.events for entry in entries)
 
@@ -81,7 +81,7 @@ class ChannelSpill:
         return sum(segment.size for segment in self._segments if offset < segment.end)
 
     def end_of(self, offset: Offset) -> Offset:
-        """Up to which entry it holds what follows another, without a gap; that one where it holds none of it."""
+        """The entry up to which it holds what follows another, without a gap; that one where it holds none of it."""
         for segment in self._segments:
             if segment.start <= offset < segment.end:
                 offset = segment.end

@@ -60,7 +60,8 @@ def read_schedule(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 class TickSchedule:
-    """When numbers are due, in ms after number 0; the Java side computes the same (``TickSchedule.java``).
+    """The times at which numbers are due, in ms after number 0; the Java side computes the same
+    (``TickSchedule.java``).
 
     Parameters
     ----------

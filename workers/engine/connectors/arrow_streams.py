@@ -25,12 +25,12 @@ _AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_v
 
 
 class TooMuch(ValueError):
-    """What came decodes to more than may be; the text says to how much."""
+    """A message decodes to more than may be; the text says how much was left."""
 
 
 @dataclass(slots=True)
 class DecodingRoom:
-    """How much may still be decoded: events, values (those in lists and records, too), and bytes."""
+    """The room that is left for decoding: events, values (those in lists and records, too), and bytes."""
 
     events: int
     values: int

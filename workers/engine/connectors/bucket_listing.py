@@ -51,8 +51,8 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """Where a bucket is: scheme, host and port of its store, its name and region, and who asks: the access key with
-    its secret, or nobody."""
+    """The address of a bucket, and its credentials: scheme, host and port of its store, its name and region, and who
+    asks: the access key with its secret, or nobody."""
 
     scheme: str
     host: str

@@ -322,7 +322,7 @@ class ConnectorHost:
 
 
 def opener_of(task_type: TaskType) -> Callable[..., Any] | None:
-    """What opens sources of a type; None for those that are pushed to."""
+    """The function that opens sources of a type; None for those that are pushed to."""
     if not task_type.connector:
         return None
     module, _, function = task_type.connector.partition(":")

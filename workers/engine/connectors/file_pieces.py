@@ -50,7 +50,7 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """How a file is read: its name, for places; format; whether csv has a header; the columns that are wanted, all
+    """The reading of a file: its name, for places; format; whether csv has a header; the columns that are wanted, all
     unless some are named; what is included of the file itself."""
 
     name: str

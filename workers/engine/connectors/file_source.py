@@ -82,7 +82,7 @@ def _reading(listed: ListedFile, config: Mapping[str, Any]) -> FileReading:
 
 
 class ReadFiles:
-    """Which files were read: all that were last written before ``floor_ms``, and those of ``names`` (a digest of each,
+    """Files that were read: all that were last written before ``floor_ms``, and those of ``names`` (a digest of each,
     with when it was written)."""
 
     def __init__(self, floor_ms: int = 0, names: dict[str, int] | None = None, *, late_ms: int) -> None:

@@ -43,7 +43,7 @@ _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class MessageLayout:
-    """How a source's messages are read.
+    """The layout of a source's messages.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class MessageLayout:
 
 
 def layout_of(config: Mapping[str, Any]) -> MessageLayout:
-    """How a live source's messages are read, by its config."""
+    """The layout of a live source's messages, by its config."""
     return MessageLayout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
         config.get("time_unit") or "ms", config.get("time_zone"),

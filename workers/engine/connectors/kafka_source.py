@@ -373,7 +373,7 @@ class _EndsReader(KafkaReader):
         super().__init__(opening)
 
     def newest(self) -> Iterator[Polled]:
-        """What the partitions end with; where all are empty, what comes first."""
+        """The last messages of the partitions; where all are empty, the first that come."""
         raw: list[Any] = []
         partitions = sum(map(len, self._offsets.values()))
         yield Polled()

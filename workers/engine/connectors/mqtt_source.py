@@ -58,8 +58,8 @@ def open_mqtt(opening: Opening) -> MqttReader:
 
 
 def look_at_mqtt(opening: Opening, count: int) -> Iterator[Polled]:
-    """What the other broker retains, and what comes meanwhile: as a client of its own, in a session that ends with it,
-    with QoS 0, so that nothing is kept for it and nobody else gets less."""
+    """Messages that the other broker retains, and those that come meanwhile: to a client of its own, in a session that
+    ends with it, with QoS 0, so that nothing is kept for it and nobody else gets less."""
     config = opening.config
     require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883)
     topics = [TAKEN_FROM_OTHERS.sub("", topic, count=1) for topic in config["topics"]]
@@ -85,7 +85,7 @@ class LastMessages:
 
     @classmethod
     def of(cls, position: Position | None) -> LastMessages:
-        """What a position holds."""
+        """The last messages that a position holds."""
         messages = cls()
         messages._by_topic = dict((position or {}).get("last", {}))
         return messages

@@ -64,7 +64,7 @@ def wanted_sources(
 
 
 def wants_connectors(desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str]) -> bool:
-    """Whether a node has a live source to read, or a sink to write."""
+    """True where a node has a live source to read, or a sink to write."""
     return bool(wanted_sources(desired, task_types, let_go=let_go) or wanted_sinks(desired, task_types, let_go=let_go))
 
 

@@ -70,7 +70,7 @@ class SourceSuspects:
         faulthandler.enable(self._file)
 
     def note_work(self, names: Collection[str]) -> None:
-        """What this host is at; before it begins, for it may end it at once."""
+        """Note the sources and sinks that this host works for; before it begins, for it may end it at once."""
         if (working := tuple(names)) != self._working:
             self._working = working
             with suppress(OSError):  # a full disk stops nobody

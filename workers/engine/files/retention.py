@@ -20,7 +20,7 @@ FEEDS_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept of the files of each running sink: so many days, so many bytes; 0 is without a limit."""
+    """The retention of the files of each running sink: so many days, so many bytes; 0 is without a limit."""
 
     days: float = 0.0
     most_bytes: int = 0

@@ -96,7 +96,7 @@ class TreeLoad:
 
 
 def pages_of(process: psutil.Process) -> Pages:
-    """What memory a process has, its part of what it shares with others.
+    """The memory of a process, with its part of what it shares with others.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def _thread_s(thread: Path) -> float:
 
 
 def heap_mb(jvm: Any) -> float:
-    """What is live on a driver's heap, in MiB: used after a full collection, which this call makes."""
+    """Live memory on a driver's heap, in MiB: used after a full collection, which this call makes."""
     management = jvm.java.lang.management
     management.ManagementFactory.getMemoryMXBean().gc()
     used = 0

@@ -48,7 +48,7 @@ READ_BLOCKS = 200
 
 @dataclass(frozen=True)
 class TrialContext:
-    """What a slot has that a trial needs."""
+    """The parts of a slot that a trial needs."""
 
     spark: SparkSession
     channels: Channels

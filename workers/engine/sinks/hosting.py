@@ -75,7 +75,7 @@ class Sinks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to write, and nothing to clear up."""
+        """True where there is nothing to write, and nothing to clear up."""
         return not (self.runners or self._awaited or self._held)
 
     def wanted(self, desired: DesiredState) -> dict[str, WantedSink]:
@@ -115,7 +115,7 @@ class Sinks:
         return not (self._unwanted or self._awaited or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
 
     def reports(self) -> dict[str, dict[str, Any]]:
-        """How sinks stand, by running task."""
+        """Reports of sinks, by running task."""
         now_ms, reports = _now_ms(), {}
         standings = {}
         shown = self._shown()
@@ -133,7 +133,7 @@ class Sinks:
         return reports
 
     def shape(self) -> Any:
-        """What of the reports is news."""
+        """The part of the reports of which a change is news."""
         return {channel: (report.state, report.error, report.restarts)
                 for channel, (_, report) in self._shown().items()}
 

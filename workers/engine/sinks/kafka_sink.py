@@ -202,7 +202,7 @@ class KafkaWriter:
 
 
 def client_options(opening: SinkOpening, on_error: Any) -> dict[str, Any]:
-    """How the cluster is reached."""
+    """The options with which a client reaches the cluster."""
     config = opening.config
     options = {
         "bootstrap.servers": ",".join(config["servers"]), "client.id": f"weir-{opening.task[:12]}",

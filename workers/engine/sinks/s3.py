@@ -50,7 +50,7 @@ def bucket_of(config: Mapping[str, Any]) -> Any:
 
 
 def explained(error: Exception, target: str) -> SinkAway | SinkRefused:
-    """What went wrong with a table or a bucket, in words of ours."""
+    """An error with a table or a bucket, in words of ours."""
     text = str(error)
     if any(sign in text for sign in _NO_ROOM):
         return SinkAway(f"{target} has no room left.", remedy="Make room there; it is tried again by itself.")

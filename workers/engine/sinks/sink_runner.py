@@ -55,11 +55,11 @@ class SinkRunner(Retried):
         self._position = self._place = Offset("0-0")
 
     def drain(self, is_wanted_no_more: bool) -> None:
-        """Whether nobody wants the sink any more: then nothing waits for a batch to be larger."""
+        """Say whether nobody wants the sink any more: then nothing waits for a batch to be larger."""
         self._draining = is_wanted_no_more
 
     def report(self) -> SinkReport:
-        """How it stands, but for its counters."""
+        """The report of the sink, but for its counters."""
         return SinkReport(
             state=self._state, since_ms=self._since_ms, error=self._error or None, retry_at_ms=self._retry_at_ms,
             restarts=self._restarts)

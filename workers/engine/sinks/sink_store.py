@@ -31,9 +31,9 @@ LETTER_STEP = 1_000_000  # a letter's number in its block: the block's own, time
 
 @dataclass(frozen=True, slots=True)
 class SinkStanding:
-    """How a sink stands: the last block that is outside (``START`` for none), how many events were written and refused,
-    how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were written and the
-    time of the oldest of those, and when something was written last."""
+    """The state of a sink: the last block that is outside (``START`` for none), how many events were written and
+    refused, how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were
+    written and the time of the oldest of those, and when something was written last."""
 
     position: Offset = START
     events: int = 0
@@ -47,7 +47,7 @@ class SinkStanding:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What somebody asked of a sink: to write again what is kept, ``refused`` events, or else all ``since_ms``."""
+    """An order to a sink: to write again what is kept, ``refused`` events, or else all ``since_ms``."""
 
     what: str
     since_ms: int | None = None
@@ -130,13 +130,14 @@ class SinkStore:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def position(self, channel: str) -> Offset:
-        """How far the sink has come, as far as is known here: at least to the place that is held in its channel."""
+        """The last block that is outside, as far as is known here: at least to the place that is held in its
+        channel."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hget(keys.sink(channel), "position").hget(keys.readers(channel), keys.SINK)
         return max((Offset(text.decode()) for text in pipeline.execute() if text), default=START)
 
     def place(self, channel: str) -> Offset:
-        """What the channel holds begins behind this entry."""
+        """The entry behind which the channel's blocks begin."""
         text = self._broker.hget(keys.readers(channel), keys.SINK)
         return Offset(text.decode()) if text else START
 
@@ -171,7 +172,7 @@ class SinkStore:
         self.channels.commit(channel, keys.SINK, committed)
 
     def standing(self, channel: str) -> SinkStanding:
-        """How the sink stands."""
+        """The state of the sink."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hmget(keys.sink(channel), ["position", "events", "refused", "passed", "kept", "kept_since", "at"])
         pipeline.hget(keys.meta(channel), "events").hget(keys.readers(channel), keys.SINK)

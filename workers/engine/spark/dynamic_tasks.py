@@ -44,7 +44,7 @@ def switched(
     events: DataFrame, task: Task, task_types: Mapping[str, TaskType], config: ChannelConfig, *, fragment: str,
     position: int, is_at_work: bool,
 ) -> DataFrame:
-    """What the alternates of a dynamic task make, of which one is on in each batch, or for each key."""
+    """The output of the alternates of a dynamic task, of which one is on in each batch, or for each key."""
     switch = {"fragment": fragment, "position": position}
     alternates, by = alternates_in(task.type, task.config), task.config.get(BY) or ()
     wave = task.id if is_at_work and in_waves(task.type, task.config) else ""
@@ -70,7 +70,7 @@ def switched(
 
 
 def built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
-    """What a task of that type and config makes of a stream."""
+    """The output of a task of that type and config for a stream."""
     return resolve(task_type)(events, config)
 
 

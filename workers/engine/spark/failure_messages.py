@@ -50,7 +50,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class TaskCode:
-    """Where the code of a task lives: the file of the module that builds it; whether it reaches beyond Weir."""
+    """The place of a task's code: the file of the module that builds it; whether it reaches beyond Weir."""
 
     task: str
     type: str
@@ -165,7 +165,7 @@ def _what_is_full(text: str) -> str:
 
 
 def is_broker_away(text: str) -> bool:
-    """Whether an error is about the broker's absence, which passes by itself, and not about the dataflow."""
+    """True where an error is about the broker's absence, which passes by itself, and not about the dataflow."""
     return _BROKER_AWAY.search(text) is not None
 
 

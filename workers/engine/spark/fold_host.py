@@ -82,7 +82,7 @@ class FoldBatch:
         self._kept: Keeping = keeping(text, fold.location, fold.parts)
 
     def work(self, message: bytes) -> bytes:
-        """What comes of some events, as they came."""
+        """The fold's rows for some events, in the order of these."""
         fold = self._fold
         results = fold.work(self._kept.states, _lists(pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads)))
         if not results:
@@ -158,7 +158,7 @@ class _DefinitionReader(pickle.Unpickler):
     """Reads a definition without the whole of PySpark, of 10 MB: its functions name that for how they are made."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """What a definition names; of PySpark's pickler from its file alone."""
+        """The class or function that a definition names; of PySpark's pickler from its file alone."""
         if module_name == _PICKLER:
             return getattr(_pickler(), global_name)
         return super().find_class(module_name, global_name)

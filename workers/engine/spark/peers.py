@@ -13,7 +13,7 @@ _CREDENTIALS = struct.Struct("3i")  # process, user, group
 
 
 def is_from(connection: socket.socket, process: int) -> bool:
-    """Whether a process, by its number, opened a connection; where the kernel does not tell (not Linux), True."""
+    """True where a process, by its number, opened a connection; where the kernel does not tell (not Linux), True."""
     if connection.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return True
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -20,7 +20,7 @@ Pinning = Literal["own", "shared", "few_cores", "never", "cluster"]
 
 
 def pinning(settings: Settings, *, cores: int) -> Pinning:
-    """How the slots of a machine with so many cores are held to them."""
+    """The way in which the slots of a machine with so many cores are held to them."""
     if settings.spark_master:
         return "cluster"
     if settings.pin == "never":

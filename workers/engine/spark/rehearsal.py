@@ -41,7 +41,7 @@ READER = (("block_average", {}), ("output", {"name": "rehearsed"}))
 
 @dataclass(frozen=True, slots=True)
 class RehearsalContext:
-    """What a rehearsal needs of its driver."""
+    """The parts of its driver that a rehearsal needs."""
 
     spark: SparkSession
     broker: redis.Redis

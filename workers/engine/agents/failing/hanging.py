@@ -97,7 +97,7 @@ class HangingQueries:
         return hang
 
     def is_behind(self, fragment_id: str, *, now_ms: int) -> bool:
-        """Whether events have waited for a query of this fragment for more than a few looks, as was seen last."""
+        """True where events have waited for a query of this fragment for more than a few looks, as was seen last."""
         still = self._still.get(fragment_id)
         return still is not None and now_ms - still.since_ms > 2 * LOOK_MS
 

@@ -81,7 +81,7 @@ class FragmentRun:
 
     @property
     def has_done_a_batch(self) -> bool:
-        """Whether its query has, since it began, as far as was reported."""
+        """True where its query has, since it began, as far as was reported."""
         with self._lock:
             return self._has_done_a_batch
 
@@ -175,7 +175,7 @@ class FragmentRun:
             return None if self._gave_up else self._retry_at_ms
 
     def may_stand_by(self, *, now_ms: int) -> bool:
-        """Whether no query that stood by has failed just now."""
+        """True where no query that stood by has failed just now."""
         return now_ms >= self._stands_by_from_ms
 
     def standby_failed(self, *, now_ms: int) -> None:

@@ -47,7 +47,7 @@ def not_given(desired: DesiredState, fragments: Iterable[WantedFragment], store:
 
 
 def keys_change_hands(desired: DesiredState, slot: str, store: SlotStore, runs: Mapping[str, FragmentRun]) -> bool:
-    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not; or one that
+    """True where others are to take keys of any fragment of a slot, which works on or leaves, and have not; or one that
     runs there does not yet read where keys go on."""
     fragments = {fragment.id: fragment for fragment in desired.of_slot(slot)}
     return any(name in fragments for _, names in _waiting(desired, store) for name in names) or any(

@@ -84,7 +84,7 @@ def remote_successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFr
 
 
 def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:
-    """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
+    """True where all that go on with a fragment that hands over have begun, or are over themselves."""
     heirs = successors(desired, fragment_id)
     return bool(heirs) and all(
         heir.id in begun or (heir.id in desired.outgoing and is_over(desired, heir.id, begun=begun)) for heir in heirs

@@ -84,7 +84,7 @@ def streams_by_channel(items: Iterable[Input]) -> dict[str, str]:
 
 
 def is_unread(info: ChannelInfo, reader: str, read_to: Offset | None, end: Offset | None = None) -> bool:
-    """Whether something is left in a channel, up to an end or at all, for a reader that has read so far, by its
+    """True where something is left in a channel, up to an end or at all, for a reader that has read so far, by its
     checkpoint."""
     offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
     last = min(info.limits.get(reader, info.last), end or info.last)

@@ -299,8 +299,8 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
 
 
 def have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
-    """Whether the bundles that are to get events have begun to read, so that no event waits for their start; those that
-    take keys have to be ready, for they begin with the last states of these."""
+    """True where the bundles that are to get events have begun to read, so that no event waits for their start; those
+    that take keys have to be ready, for they begin with the last states of these."""
     return all(
         READY in snapshot.controls.get(part, {}) if isinstance(partitioning, Ring) and _takes_keys(fragment, part)
         else any((control := snapshot.controls.get(reader)) and LEFT not in control

@@ -371,7 +371,7 @@ def _changes(
 
 
 def waits_for_keys(fragment: WantedFragment, inputs: Collection[Input]) -> bool:
-    """Whether one that reads these inputs does not yet read a channel in which keys go on that others had."""
+    """True where one that reads these inputs does not yet read a channel in which keys go on that others had."""
     return any(item.after and item not in inputs for item in fragment.inputs)
 
 

@@ -30,7 +30,7 @@ def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) 
 
 
 def is_busy(snapshot: Snapshot) -> bool:
-    """Whether a batch is under way that is worth waiting for."""
+    """True where a batch is under way that is worth waiting for."""
     progress = snapshot.records.progress
     if progress.is_done:
         return False

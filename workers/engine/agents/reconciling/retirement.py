@@ -24,7 +24,7 @@ from .snapshot import LEFT, Records, Snapshot
 
 
 def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether nobody will write for a leaving bundle any more, and it has read all that was written.
+    """True where nobody will write for a leaving bundle any more, and it has read all that was written.
 
     Snapshots read control hashes before channels: what a writer wrote before it became final is seen.
     """
@@ -62,7 +62,8 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def has_given(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether bundles of other nodes have begun with all that a bundle leaves for them: until then it has that alone.
+    """True where bundles of other nodes have begun with all that a bundle leaves for them: until then it has that
+    alone.
     """
     return all(taker.id in snapshot.taken for taker in snapshot.desired.takers if fragment.id in taker.taken)
 
@@ -89,7 +90,7 @@ def is_final(
     snapshot: Snapshot, channel: str, writer: ChannelWriter, since: int | None,
     has_turned: Callable[[Partitioning, str], bool],
 ) -> bool:
-    """Whether a writer gives a bundle nothing more of what others are to have.
+    """True where a writer gives a bundle nothing more of what others are to have.
 
     One that is new with the plan by which they are, or a later one, never will: it may wait for what this bundle still
     reads.

@@ -53,12 +53,12 @@ class BeginDecision:
 
 
 def takes_over(fragment: WantedFragment, records: Records) -> bool:
-    """Whether a fragment has still to take over the work of others."""
+    """True where a fragment has still to take over the work of others."""
     return bool(fragment.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
 
 
 def restores(fragment: WantedFragment, records: Records) -> bool:
-    """Whether a fragment has still to begin with what named savepoints have; its heirs begin with what it leaves."""
+    """True where a fragment has still to begin with what named savepoints have; its heirs begin with what it leaves."""
     return bool(fragment.restores) and not fragment.inherits and records.begun is None and not records.has_begun
 
 
@@ -149,8 +149,8 @@ def left_to_read(snapshot: Snapshot, fragment: WantedFragment) -> frozenset[str]
 
 
 def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether a fragment that goes on from a copy has come to the last batch that another had recorded: until then its
-    next batches must be those of the other one, and nobody else's."""
+    """True where a fragment that goes on from a copy has come to the last batch that another had recorded: until then
+    its next batches must be those of the other one, and nobody else's."""
     begun, batch = snapshot.records.begun, snapshot.records.progress.batch
     if begun is None or not begun.repeats:
         return True
@@ -227,13 +227,13 @@ def _due_now(snapshot: Snapshot, source_offset: dict[str, int]) -> dict[str, int
 
 
 def has_lost_its_place(snapshot: Snapshot) -> bool:
-    """Whether a channel has no place for it that the batch reads which it planned and has not done."""
+    """True where a channel has no place for it that the batch reads which it planned and has not done."""
     progress = snapshot.records.progress
     return not progress.is_done and any(snapshot.offset_registered(channel) is None for channel in progress.offsets)
 
 
 def was_unregistered(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
+    """True where it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
     progress = snapshot.records.progress
     offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
     # A place follows when a batch is done: until then it is where that batch begins.

@@ -98,7 +98,7 @@ class Patience:
         self._since_ms: dict[str, int] = {}
 
     def is_over(self, awaited: Collection[str], *, now_ms: int) -> bool:
-        """Whether nobody needs to be waited for, or need be no longer."""
+        """True where nobody needs to be waited for, or need be no longer."""
         earlier = {} if self._since_ms.keys() - set(awaited) else self._since_ms
         self._since_ms = {name: earlier.get(name, now_ms) for name in awaited}
         return all(now_ms - since_ms >= STANDBY_MS for since_ms in self._since_ms.values())

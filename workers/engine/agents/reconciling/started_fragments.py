@@ -109,7 +109,7 @@ class SlotStore:
         return self.data_dir / "checkpoints" / fragment_id
 
     def has_begun(self, fragment_id: str) -> bool:
-        """Whether the fragment ever planned a batch: without one it starts from the beginning."""
+        """True where the fragment ever planned a batch: without one it starts from the beginning."""
         offsets = self.checkpoint(fragment_id) / "offsets"
         if open_streams.journal(self.checkpoint(fragment_id)) is not None:
             return True
@@ -151,7 +151,7 @@ class SlotStore:
         return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{record}"))
 
     def has(self, fragment_id: str, record: str) -> bool:
-        """Whether the fragment has a record of that kind."""
+        """True where the fragment has a record of that kind."""
         return self._beside(fragment_id, record).exists()
 
     def begun_path(self, fragment_id: str) -> Path:
@@ -207,7 +207,7 @@ class SlotStore:
         return names_in(self.folder.parent / TAKEN)
 
     def is_recorded(self, fragment_id: str) -> bool:
-        """Whether any slot of the node has a record of its own of the fragment."""
+        """True where any slot of the node has a record of its own of the fragment."""
         return any(self.folder.parent.glob(f"slot-*/{fragment_id}.json"))
 
     def record_taken(self, heir: str) -> None:

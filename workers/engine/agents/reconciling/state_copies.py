@@ -115,7 +115,7 @@ class QueryCopies:
         return tuple(due)
 
     def is_awaited(self, fragment_id: str) -> bool:
-        """Whether a copy is to be made as soon as the batch of a fragment that is under way has ended."""
+        """True where a copy is to be made as soon as the batch of a fragment that is under way has ended."""
         return fragment_id in self._resting
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:

@@ -114,7 +114,7 @@ class BrokerUsers:
                 logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
 
     def works_for(self, query: str) -> bool:
-        """Whether the node works for a query, or has not cleared it away yet; of all where that is not known."""
+        """True where the node works for a query, or has not cleared it away yet; of all where that is not known."""
         return self.is_refused or self._known is None or query in self._known
 
     def look(self, *, is_away: bool) -> None:

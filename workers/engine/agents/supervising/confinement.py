@@ -66,7 +66,7 @@ class Means:
 
     @property
     def is_there(self) -> bool:
-        """Whether there are walls around files and memory."""
+        """True where there are walls around files and memory."""
         return self.user is not None or self.landlock
 
     def __str__(self) -> str:

@@ -21,7 +21,7 @@ ENDS_S = 10.0  # in which a JVM that ends has run its hooks
 
 
 def is_ending(spark: SparkSession) -> bool:
-    """Whether the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
+    """True where the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
     starts that do not succeed, have not failed."""
     try:
         return cluster.is_gone(spark)

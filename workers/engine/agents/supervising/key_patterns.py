@@ -145,8 +145,8 @@ def of_connectors(node: str) -> Iterator[str]:
 
 
 def can_be_given(pattern: str) -> bool:
-    """Whether the broker takes it for a pattern. With a blank, which no key of Weir's has, it takes none, and refuses
-    all others of the user as well."""
+    """True where the broker takes it for a pattern. With a blank, which no key of Weir's has, it takes none, and
+    refuses all others of the user as well."""
     return _BLANK.search(pattern) is None
 
 

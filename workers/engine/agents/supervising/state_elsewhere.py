@@ -40,7 +40,7 @@ class StateElsewhere:
         self._since_s: float | None = None
 
     def may_begin(self) -> bool:
-        """Whether nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False
+        """True where nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False
         while the broker is away. An agent whose folder has something need not ask."""
         if self._store.desired_path.exists():
             return True

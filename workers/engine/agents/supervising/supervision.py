@@ -276,7 +276,7 @@ class Spare(SlotProcess):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can take a place now: it is warm, lives and answers."""
+        """True where it can take a place now: it is warm, lives and answers."""
         return self._process is not None and self._process.poll() is None and self.state == READY
 
     def give(self) -> _Driver | None:

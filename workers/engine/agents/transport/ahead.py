@@ -71,7 +71,7 @@ class Sent:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Whether the heir is to have more of it, and has not refused it."""
+        """True where the heir is to have more of it, and has not refused it."""
         return self.has_copy and not self.is_stored and not self.is_refused
 
 
@@ -98,7 +98,7 @@ def how_far(
 
 
 def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
-    """Whether another round would leave less to be sent at the end."""
+    """True where another round would leave less to be sent at the end."""
     *before, last = lengths
     if last <= limits.small_bytes or len(before) >= limits.most_rounds:
         return False
@@ -106,6 +106,7 @@ def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
 
 
 def goes_as_difference(*, copied: str | None, stored: bytes | None, is_refused: bool) -> bool:
-    """Whether a record may be sent as the difference from a copy: the heir has just that, and has not found it broken.
+    """True where a record may be sent as the difference from a copy: the heir has just that, and has not found it
+    broken.
     """
     return copied is not None and stored == copied.encode() and not is_refused

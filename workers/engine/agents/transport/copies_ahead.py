@@ -49,11 +49,11 @@ class CopySender:
         return frozenset(self._how_far)
 
     def is_over(self, heir: str) -> bool:
-        """Whether nothing more goes ahead to an heir."""
+        """True where nothing more goes ahead to an heir."""
         return self._how_far.get(heir) is Ahead.OVER
 
     def is_asked_for(self, heir: str) -> bool:
-        """Whether a copy for an heir, or a round after it, is to be made."""
+        """True where a copy for an heir, or a round after it, is to be made."""
         files = self._store.files
         kind = AHEAD if files.size(heir, AHEAD) is None else NEWER
         return self._how_far.get(heir) is Ahead.COPY and files.size(heir, kind) is None

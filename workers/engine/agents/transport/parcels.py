@@ -214,7 +214,7 @@ class Parcels:
         return stored[1]
 
     def has(self, name: str, kind: str) -> bool:
-        """Whether it was asked for before."""
+        """True where it was asked for before."""
         return (name, kind) in self._known
 
     def forget(self) -> None:
@@ -371,7 +371,7 @@ def fetch(
 
 
 def is_whole(text: bytes, check: Manifest) -> bool:
-    """Whether a text is what its length and SHA-256 say."""
+    """True where a text is what its length and SHA-256 say."""
     return check_of(text) == {name: check[name] for name in ("length", "sha256")}
 
 

@@ -96,7 +96,7 @@ class Carrier:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a handover with another node is under way for which every moment counts."""
+        """True where a handover with another node is under way for which every moment counts."""
         now_ms = self._clock_ms()
         return any(now_ms - since_ms < QUICK_MS for since_ms in self._since_ms.values())
 

@@ -40,7 +40,7 @@ def pyspark_folder() -> Path:
 
 
 def folders(data_dir: Path) -> tuple[Path, ...]:
-    """Where what Java needs may stand: beside the environment, for all data folders, and in this one.
+    """Folders for jar and class archive: beside the environment, for all data folders, and in this one.
 
     The data folder's is for a jar that was copied there, and for an environment that this user cannot write.
     """
