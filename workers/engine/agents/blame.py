@@ -35,7 +35,7 @@ class Death:
 
     @classmethod
     def of(cls, report: Mapping[str, Any], *, at_ms: int, reason: str) -> Death:
-        """That of a driver whose slot reported so last."""
+        """The death of a driver whose slot reported so last."""
         working = {name: query for name, query in report.get("fragments", {}).items()
                    if query.get("state") in ("starting", "running")}
         beginning = (
@@ -45,7 +45,7 @@ class Death:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What a slot knows of the queries that may have ended its driver; it outlives the driver.
+    """A slot's knowledge of the queries that may have ended its driver; it outlives the driver.
 
     ``suspects`` have not had their turn yet, the first is tried now; ``deaths`` counts those that were one query's
     alone; ``given_up`` are not started; ``at_ms`` and ``why`` are of the death that was looked at last.
@@ -63,7 +63,7 @@ class Suspicion:
         return frozenset(self.suspects[1:])
 
     def after(self, death: Death, *, batching: Collection[str]) -> Suspicion:
-        """What is suspected after a death of the driver; the same where that was looked at before.
+        """The suspicion after a death of the driver; the same where that was looked at before.
 
         Parameters
         ----------
@@ -114,7 +114,7 @@ class Suspicion:
                    document["at_ms"], document["why"])
 
     def in_words(self) -> str:
-        """What is told of a query that was given up."""
+        """The message about a query that was given up."""
         return (
             f"This query ended its slot's driver {DEATHS} times in its first batch there, and with it all queries "
             f"beside it for a while. {self.why} It is not started any more. It takes more memory or time for its "

@@ -38,9 +38,9 @@ INTERVALS = 3  # of its own that must have passed as well
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a query does at one look: its run, its newest batch that ended (-1: none), how far apart its batches are to
-    begin, and how to ask whether events wait that it could read, whether a job of it is under way, and where its thread
-    is. What costs more is asked later."""
+    """The activity of a query at one look: its run, its newest batch that ended (-1: none), how far apart its batches
+    are to begin, and how to ask whether events wait that it could read, whether a job of it is under way, and where its
+    thread is. What costs more is asked later."""
 
     run_id: str
     newest: int
@@ -62,8 +62,8 @@ class _Still:
 
 
 class HangingQueries:
-    """Which queries stand still, by looks a few seconds apart. A look that comes late counts for no longer than one in
-    time: the driver had no turn meanwhile."""
+    """Detects queries that stand still, by looks a few seconds apart. A look that comes late counts for no longer than
+    one in time: the driver had no turn meanwhile."""
 
     def __init__(self) -> None:
         self._still: dict[str, _Still] = {}  # by fragment
@@ -103,7 +103,7 @@ class HangingQueries:
 
 
 def hangs(stack: str) -> FragmentFailed:
-    """What people are told of a query that hangs."""
+    """The failure of a query that hangs, with a message for people."""
     at = next((line for line in stack.splitlines() if not line.startswith(("java.", "jdk."))), "a place unknown")
     return FragmentFailed(
         f"The query hangs: events wait for it, and for a minute it has worked on none. Its thread waits in {at}.",

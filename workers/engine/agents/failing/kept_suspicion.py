@@ -38,7 +38,7 @@ class KeptSuspicion:
 
 
 def read_record(path: Path, read: Callable[[Any], Record]) -> Record | None:
-    """What stands in a JSON file; None where it is not there, or is none of what is written there."""
+    """The record in a JSON file; None where it is not there, or is no such record."""
     try:
         return read(json.loads(path.read_text()))
     except FileNotFoundError:

@@ -31,7 +31,7 @@ class CheckpointProgress:
 
 
 def read_progress(checkpoint: Path) -> CheckpointProgress:
-    """How far a checkpoint has come; one that is not there has not begun."""
+    """The progress of a checkpoint; one that is not there has not begun."""
     batch = max(_batches(checkpoint / "offsets"), default=-1)
     done = max(_batches(checkpoint / "commits"), default=-1)
     opened = open_streams.journal(checkpoint)

@@ -47,7 +47,7 @@ class FoldStores:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the stores."""
         return self.data_dir / FOLDER
 
     def bytes_of(self, fragment_id: str) -> int:
@@ -99,8 +99,8 @@ class FoldStores:
         return brought
 
     def keys_taken(self, heir: str, left_keys: Mapping[str, LeftKeys]) -> States:
-        """What others have left for an heir of the keys that it takes: in a store of its own where all is in stores,
-        else as texts.
+        """The states that others left for an heir, of the keys that it takes: in a store of its own where all is in
+        stores, else as texts.
 
         Raises
         ------

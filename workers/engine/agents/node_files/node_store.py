@@ -35,8 +35,8 @@ DESIRED, INTERVALS_FILE, KNOWN_FILE = "desired.json", "intervals.json", "known.j
 
 @dataclass(frozen=True, slots=True)
 class CopyWishes:
-    """Where copies of the state of a node's fragments are to be, whose state it is to hold and of which node, and the
-    nodes that report."""
+    """The copies of state that a node is to make: the holders of its own fragments' states, the fragments of other
+    nodes whose states it is to hold, and the nodes that report."""
 
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class CopyWishes:
 
 @dataclass(frozen=True, slots=True)
 class NodeStore:
-    """Where a node keeps what it was told."""
+    """The files in which a node keeps its desired state and other orders."""
 
     data_dir: Path
     node: str
@@ -135,7 +135,7 @@ class NodeStore:
         return True
 
     def read_death(self, slot: str) -> Death | None:
-        """How the last driver of a slot ended that ended by itself; None where none has."""
+        """The last death of a slot's driver that ended by itself; None where none has."""
         try:
             document = json.loads((self.folder / TOLD / f"died-{slot}").read_text())
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class NodeStore:
         write_atomically(self.folder / TOLD / f"died-{slot}", json.dumps(asdict(death)))
 
     def read_copy_wishes(self) -> CopyWishes | None:
-        """Where copies of state are to be; None where there are none at all."""
+        """The copies of state that are to be made; None where there are none at all."""
         try:
             document = json.loads((self.folder / TOLD / COPIES_FILE).read_text())
         except FileNotFoundError:
@@ -173,7 +173,7 @@ class NodeStore:
         write_atomically(self.qos_path, QOS_SETUPS.dumps(setup))
 
     def read_intervals(self) -> Mapping[str, int]:
-        """How far apart batches are to be as managers chose it, in ms by query."""
+        """Intervals of batches that managers chose, in ms by query."""
         try:
             return INTERVALS.loads(self.intervals_path.read_text()).intervals_ms
         except FileNotFoundError:

@@ -29,7 +29,7 @@ class DesiredView:
         self._look_at_ms = 0
 
     def at(self, now_ms: int) -> DesiredState:
-        """What is known at this time, in ms since the epoch."""
+        """The newest desired state at this time, in ms since the epoch."""
         if now_ms >= self._look_at_ms:
             self._look_at_ms = now_ms + self._cycle_ms  # before the look: a change that comes meanwhile is not missed
             self._known = self._newest()

@@ -69,13 +69,13 @@ class FragmentRun:
 
     @property
     def state(self) -> FragmentState:
-        """Where it stands."""
+        """The state of the fragment."""
         with self._lock:
             return self._state
 
     @property
     def since_ms(self) -> int:
-        """Since when it stands there."""
+        """The time since which it is in this state, in ms since the epoch."""
         with self._lock:
             return self._since_ms
 
@@ -93,7 +93,7 @@ class FragmentRun:
 
     @property
     def routes(self) -> Routes:
-        """How streams are divided for divided readers."""
+        """Routes of streams to divided readers."""
         with self._lock:
             return self._routes
 
@@ -142,13 +142,13 @@ class FragmentRun:
             self.query, self.run_id, self.compiled = query, run_id, None
 
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
-        """What it reads is not there yet."""
+        """Note that its input is not there yet."""
         with self._lock:
             self._move(FragmentState.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
     def looks_now(self) -> None:
-        """What it waits for may have come."""
+        """Look again now: its input may have come."""
         with self._lock:
             if self._state is FragmentState.WAITING:
                 self._retry_at_ms = None

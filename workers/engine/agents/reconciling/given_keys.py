@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
-    """What another has left for an heir: of the keys that it gave away, or of all when it ended; None while neither."""
+    """The savepoint that another left for an heir: of the keys that it gave away, or of all when it ended; None while
+    neither."""
     return store.ended(gift_name(giver, heir)) or store.ended(giver)
 
 

@@ -18,7 +18,7 @@ from workers.engine.channels import keys
 
 
 class HandoverStage(StrEnum):
-    """How far a fragment that hands over has come."""
+    """The stage of a fragment that hands over."""
 
     WORK = "work"  # what it reads has not come to its end
     COPY = "copy"  # it works, and a copy of its state is to go ahead to another node
@@ -59,7 +59,7 @@ def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment,
 def stage_of(
     desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str], may_end: bool = True
 ) -> HandoverStage:
-    """How far a fragment that hands over has come.
+    """The stage of a fragment that hands over.
 
     Parameters
     ----------
@@ -151,7 +151,8 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
 
 
 def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> Offset | None:
-    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
+    """The offset at which a successor begins in a channel: the reader's end; or else the writer's, whose next block is
+    new.
 
     Without ``written`` only the former.
     """

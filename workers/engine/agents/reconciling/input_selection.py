@@ -22,7 +22,7 @@ def select_inputs(
     between_batches: bool,
     later: Collection[str] = (),
 ) -> tuple[Input, ...] | None:
-    """What to read now.
+    """The inputs to read now.
 
     Parameters
     ----------

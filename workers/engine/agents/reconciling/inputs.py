@@ -22,7 +22,7 @@ from .snapshot import Snapshot
 def inputs_now(
     snapshot: Snapshot, fragment: WantedFragment, *, between_batches: bool | None = None
 ) -> tuple[Input, ...] | None:
-    """What the fragment can read now of what it should; None where it has to wait.
+    """Those of the fragment's inputs that it can read now; None where it has to wait.
 
     ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
     """

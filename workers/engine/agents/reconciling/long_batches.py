@@ -38,7 +38,7 @@ class BatchState:
 
 
 class LongBatches:
-    """Since when a batch of a query has been under way, by looks a few seconds apart.
+    """The time for which a batch of each query has been under way, by looks a few seconds apart.
 
     A query is asked only where no batch of it has ended since the last look, or where its batches stay open.
     """

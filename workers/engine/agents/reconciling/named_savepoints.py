@@ -18,7 +18,7 @@ from .reconcile import CopyState
 
 
 def unsaved(files: Files, fragments: Iterable[WantedFragment]) -> tuple[CopyState, ...]:
-    """What is still to be copied for named savepoints: those of each fragment of which it has left no part."""
+    """Copies that are still to be made for named savepoints: those of each fragment of which it has left no part."""
     lacking = (
         (fragment, [name for name in fragment.savepoints if files.size(fragment.id, kind_of(name)) is None])
         for fragment in fragments)
@@ -53,5 +53,5 @@ def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savep
 
 
 def kind_of(savepoint: str) -> str:
-    """What the file of such a part is to its fragment's checkpoint."""
+    """The kind of file of such a part, beside its fragment's checkpoint."""
     return f"saved-{savepoint}"

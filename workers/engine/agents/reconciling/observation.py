@@ -48,7 +48,7 @@ from .standby import inputs_foreseen
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a look asks the broker for: channels, and the control hashes of fragments."""
+    """The requests of a look to the broker: channels, and the control hashes of fragments."""
 
     channels: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()

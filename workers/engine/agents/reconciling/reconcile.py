@@ -19,7 +19,7 @@ from .handover_stages import HandoverStage
 
 
 class FragmentState(StrEnum):
-    """Where a fragment stands on its slot."""
+    """The state of a fragment on its slot."""
 
     STARTING = "starting"
     WAITING = "waiting"  # for the stream that it reads

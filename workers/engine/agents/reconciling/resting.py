@@ -18,7 +18,7 @@ def come_to_rest() -> Instructions:
 
 
 def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) -> Instructions | None:
-    """What is done while a batch of a query is under way that is to come to rest; None where none is, or none counts.
+    """Instructions while a batch is under way of a query that is to come to rest; None where none is, or none counts.
 
     The hold ends with the action, which is decided anew soon, by what is desired then.
     """

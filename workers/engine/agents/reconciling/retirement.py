@@ -69,7 +69,7 @@ def has_given(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 
 def writers_of(fragment: WantedFragment) -> tuple[str, ...]:
-    """Who writes for a bundle that leaves, or gives keys away."""
+    """Writers for a bundle that leaves, or gives keys away."""
     return tuple(dict.fromkeys(writer.fragment for writer in fragment.writers.values()))
 
 
@@ -82,7 +82,7 @@ def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
 
 
 def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
-    """What a fragment should read, and what it read when it last ran."""
+    """Inputs that a fragment should read, and those that it read when it last ran."""
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 

@@ -37,7 +37,7 @@ from .standby import taken_over_in
 
 
 class Readiness(Enum):
-    """Whether a fragment can begin, as far as those go whose work it goes on with."""
+    """The readiness of a fragment to begin, as far as its predecessors go."""
 
     READY = "ready"
     WAITS = "waits"
@@ -46,7 +46,7 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BeginDecision:
-    """Whether a fragment can begin, and what is to be done for that."""
+    """The readiness of a fragment to begin, and the instructions for that."""
 
     readiness: Readiness
     instructions: Instructions = ()
@@ -63,7 +63,7 @@ def restores(fragment: WantedFragment, records: Records) -> bool:
 
 
 def beginning_of(snapshot: Snapshot, fragment: WantedFragment) -> BeginDecision:
-    """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
+    """The readiness of the fragment to begin; it takes its places, and takes over what others left, where it can."""
     steps: list[Instruction] = []
     if snapshot.records.has_ended and fragment.id in snapshot.desired.wanted and not fragment.leaving:
         # It is wanted again before anybody went on with its work, here or on another node.
@@ -169,7 +169,7 @@ def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
-    """What a fragment between two batches leaves, but for its state."""
+    """The savepoint of a fragment between two batches, but for its state."""
     records = snapshot.records
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
@@ -197,7 +197,7 @@ def batch_bases_of(records: Records, fragment: WantedFragment) -> dict[str, int]
 
 
 def left_at_rest(records: Records, fragment: WantedFragment) -> Savepoint:
-    """What a paused fragment leaves as a copy, but for its state: who goes on with it reads from then on."""
+    """The savepoint of a paused fragment as a copy, but for its state: who goes on with it reads from then on."""
     begun = records.begun or RestorePoint()
     return Savepoint(
         source_offset=records.progress.source_offset or begun.source_offset,

@@ -29,7 +29,7 @@ Control = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What stands on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
+    """The records on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
     what it began with, how far it has come, and what it has done. What its checkpoint says while it stands by counts
     from when it begins."""
 
@@ -133,7 +133,7 @@ class Snapshot:
 
     @property
     def routes_asked(self) -> Mapping[tuple[int, str], Route]:
-        """How its streams are divided, as was asked for last."""
+        """Routes of its streams, as was asked for last."""
         return routes_of(self.control)
 
     def as_wanted(self) -> WantedFragment:
@@ -146,7 +146,7 @@ class Snapshot:
             part_readers=fragment.part_readers)
 
     def offset_registered(self, channel: str) -> Offset | None:
-        """Where the broker has the fragment in a channel that it reads: its place, or where that ended."""
+        """The offset that the broker has of the fragment in a channel that it reads: its place, or the end of that."""
         info = self.channels.get(channel)
         return None if info is None else info.readers.get(self.id) or info.limits.get(self.id)
 

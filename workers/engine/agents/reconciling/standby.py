@@ -35,7 +35,8 @@ class Standby:
 
 
 def inputs_foreseen(fragment: WantedFragment) -> tuple[Input, ...]:
-    """What a fragment will read when it takes over: what was read whole is read whole until its writer divides it."""
+    """Inputs of a fragment when it takes over: a stream that was read whole is read whole until its writer divides
+    it."""
     return tuple(
         item if (channel := taken_over_in(item, fragment)) == item.channel else Input(channel, item.task)
         for item in fragment.inputs)
@@ -72,7 +73,7 @@ def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
 def rest_s(
     desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_carrying: bool
 ) -> float:
-    """After how long a slot looks again that nobody wakes.
+    """The seconds after which a slot looks again that nobody wakes.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def rest_s(
 
 
 class Patience:
-    """Since when each heir is waited for, and whether that is long enough.
+    """The time for which each heir has been waited for, and whether that is long enough.
 
     Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
     to be compiled, and who waits for them works on meanwhile.
@@ -108,7 +109,7 @@ def stages_of(
     desired: DesiredState, store: SlotStore, elsewhere: Elsewhere, patience: Patience, *, runs: Collection[str],
     now_ms: int,
 ) -> dict[str, HandoverStage]:
-    """How far those have come that hand over; those that are over count until they are cleared away.
+    """Stages of the fragments that hand over; those that are over count until they are cleared away.
 
     One that goes on on another node works until it is ready there, however long that takes; and until what can go ahead
     of its state is there.

@@ -50,7 +50,7 @@ from ..transport.parcels import COMING, FilesBeside
 
 @dataclass(frozen=True, slots=True)
 class SlotStore:
-    """Where a slot keeps what it has started, and the checkpoints of that."""
+    """The records of the fragments that a slot has started, and their checkpoints."""
 
     data_dir: Path
     folder: Path
@@ -116,31 +116,31 @@ class SlotStore:
         return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
 
     def progress(self, fragment_id: str) -> CheckpointProgress:
-        """How far the fragment's checkpoint has come."""
+        """The progress of the fragment's checkpoint."""
         return read_progress(self.checkpoint(fragment_id))
 
     # -- what passes from one fragment to another ----------------------------------------------------------------
 
     def begun(self, fragment_id: str) -> RestorePoint | None:
-        """What the fragment began with; None where it began with nothing, or did not begin."""
+        """The restore point that the fragment began from; None where it began with nothing, or did not begin."""
         document = self._read(fragment_id, "begun")
         return None if document is None else RESTORE_POINTS.read(document)
 
     def ended(self, fragment_id: str) -> Savepoint | None:
-        """What the fragment left when it ended for others; None while it has not."""
+        """The savepoint that the fragment left when it ended for others; None while it has not."""
         document = self._read(fragment_id, "ended")
         return None if document is None else SAVEPOINTS.read(document)
 
     def ended_ms(self, fragment_id: str) -> int | None:
-        """When the fragment ended for others, in ms since the epoch; None while it has not."""
+        """The time at which the fragment ended for others, in ms since the epoch; None while it has not."""
         try:
             return self._beside(fragment_id, "ended").stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
 
     def received_ms(self, heir: str) -> int | None:
-        """When what has come for a fragment from another node was left there, by that node's clock; None while nothing
-        has."""
+        """The time at which the savepoint from another node was left there, by that node's clock; None while none has
+        come."""
         try:
             return self._beside(heir, "received").stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
@@ -179,13 +179,13 @@ class SlotStore:
                 self.files.date(fragment_id, "ended", at_ms)
 
     def received(self, heir: str) -> Savepoint | None:
-        """What has come from another node for a fragment to begin with; None while nothing has."""
+        """The savepoint from another node that a fragment is to begin with; None while none has come."""
         document = self._read(heir, "received")
         return None if document is None else SAVEPOINTS.read(document)
 
     @property
     def files(self) -> FilesBeside:
-        """What is sent to other nodes, or comes from there, as files beside checkpoints."""
+        """Files beside checkpoints that go to other nodes, or come from there."""
         return FilesBeside(self.data_dir / "checkpoints")
 
     @property
@@ -248,7 +248,7 @@ class SlotStore:
         write_atomically(self._beside(fragment_id, "folds"), json.dumps(folds))
 
     def folds(self, fragment_id: str) -> tuple[tuple[str, int], ...]:
-        """How many folds each of the fragment's tasks has, upstream first; empty before its first start."""
+        """The number of folds of each of the fragment's tasks, upstream first; empty before its first start."""
         return tuple((task, count) for task, count in self._read(fragment_id, "folds") or ())
 
     def handover_lock(self) -> FileLock:
@@ -296,7 +296,7 @@ class SlotStore:
         return swept
 
     def lock(self, fragment_id: str) -> FileLock:
-        """Who holds it may run the fragment on this machine; the kernel frees it when its holder dies."""
+        """The lock that lets its holder run the fragment on this machine; the kernel frees it when its holder dies."""
         return FileLock(self._beside(fragment_id, "lock"))
 
     def _own(self, fragment_id: str) -> Path:

@@ -15,7 +15,7 @@ from .snapshot import Snapshot
 
 
 def validate_state(snapshot: Snapshot) -> tuple[str, ...]:
-    """What does not hold of a fragment, a sentence each; nothing where all is well."""
+    """Violations of a fragment's invariants, a sentence each; none where all is well."""
     checks = (_of_its_state, _of_desired_state, _of_its_streams, _of_block_numbers)
     return tuple(violation for check in checks for violation in check(snapshot))
 

@@ -119,7 +119,8 @@ class QueryCopies:
         return fragment_id in self._resting
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
-        """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
+        """The part of reports about the copies of a fragment's state, where any are asked for: fields of
+        `QueryReport`."""
         return self._pace.told(fragment_id, self._told.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
@@ -391,7 +392,7 @@ class QueryCopies:
 
 
 def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:
-    """What others are told of a copy that was whole then."""
+    """The report for others about a copy that was whole then."""
     places = {channel: entry_of(offset) for channel, offset in saved.offsets.items()}
     if saved.source_offset is not None and not places:
         places[TICKS] = (saved.source_offset["next"], 0)

@@ -59,7 +59,7 @@ sys.exit(f"closed to it: {', '.join(closed)}" if closed else 0)"""
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the machine gives to build walls of: the number of a user for a node's processes, and Landlock."""
+    """The machine's means to build walls: the number of a user for a node's processes, and Landlock."""
 
     user: int | None = None
     landlock: bool = False
@@ -89,7 +89,7 @@ class Confinement:
 
     @classmethod
     def of(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Confinement:
-        """That of an agent with these settings, ready for its processes."""
+        """The confinement by an agent with these settings, ready for its processes."""
         store = NodeStore(settings.data_dir, settings.node)
         users = BrokerUsers(connect(settings.redis_url), settings.redis_url, store)
         made = cls(settings, users, environment=environment)
@@ -127,7 +127,7 @@ class Confinement:
         logger().info("walls around slots, connectors and looks", of=str(self.means))
 
     def missing(self) -> list[str]:
-        """What is not walled off: ``files``, ``user`` (root's, which could ask other programs), ``broker``."""
+        """The walls that are missing: ``files``, ``user`` (root's, which could ask other programs), ``broker``."""
         is_root = os.geteuid() == 0 and self.means.user is None
         return [*([] if self.means.is_there else ["files"]), *(["user"] if is_root else []),
                 *(["broker"] if self.users.is_refused else [])]
@@ -272,7 +272,7 @@ class Confinement:
 
 
 def command_of(name: str) -> list[str]:
-    """What runs a slot, by its index, the spare or the connector host."""
+    """The command that runs a slot, by its index, the spare or the connector host."""
     if name == CONNECTORS:
         return [sys.executable, "-m", "workers.engine.connectors.connector_host"]
     return [sys.executable, "-m", "workers.engine.agents.slot", *(["--spare"] if name == SPARE else ["--slot", name])]

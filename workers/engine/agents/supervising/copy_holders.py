@@ -140,7 +140,8 @@ def holders_thread(
     broker: redis.Redis, store: NodeStore, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]],
     users: BrokerUsers,
 ) -> tuple[HoldersThread, ...]:
-    """What looks after copies, where there are to be any; where there were some, slots are told to keep nothing."""
+    """The thread that looks after copies, where there are to be any; where there were some, slots are told to keep
+    nothing."""
     if not settings.copies:
         if store.read_copy_wishes() is not None:
             store.write_copy_wishes(CopyWishes())

@@ -25,7 +25,7 @@ _GIVE = ALONE + "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 
 
 class LeaseState(StrEnum):
-    """How an agent stands towards its lease."""
+    """The state of an agent's lease."""
 
     HELD = "held"
     TAKEN = "taken"  # by an agent with another data folder

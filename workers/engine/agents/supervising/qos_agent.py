@@ -214,7 +214,7 @@ class QosThread(threading.Thread):
 
 
 def reports_of(slots: Iterable[SlotProcess]) -> dict[str, Mapping[str, Any]]:
-    """What slots told last of their queries, by query."""
+    """The last reports of slots on their queries, by query."""
     return {query: report for slot in slots for query, report in slot.report.get("fragments", {}).items()}
 
 

@@ -34,7 +34,8 @@ def _needs(info: ChannelInfo, reader: str, offset: Offset, segment: Segment) -> 
 
 
 def by_team(parts: Mapping[Reader, int], teams: Mapping[Reader, Iterable[str]]) -> dict[str, int]:
-    """What each team's readers take, in bytes; a reader that several teams need counts its even part for each."""
+    """The size of what each team's readers have on disk, in bytes; a reader that several teams need counts its even
+    part for each."""
     taken: dict[str, int] = {}
     for reader, size in parts.items():
         team_names = tuple(teams.get(reader, ()))

@@ -38,7 +38,7 @@ FULL, TEAM_FULL = "full", "team_full"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What becomes of a reader that is behind, and the teams that need it."""
+    """The terms of a reader: the choice for when it is behind, and the teams that need it."""
 
     when_behind: str = SPILL
     teams: tuple[str, ...] = ()
@@ -134,7 +134,7 @@ class Spiller:
                 logger().warning("a slow reader was not served", channel=channel, error=problem)
 
     def spilled(self) -> dict[str, SpillReport]:
-        """What is on disk, by reader that is behind; of one that reads several such streams, the largest."""
+        """Reports on blocks on disk, by reader that is behind; of one that reads several such streams, the largest."""
         largest: dict[str, SpillReport] = {}
         for (channel, reader), state in sorted(list(self._states.items()), key=lambda item: item[1].size):
             since_ms = state.since_ms or (state.held_since_ms if state.refused else None)
@@ -145,7 +145,7 @@ class Spiller:
         return largest
 
     def report(self) -> dict[str, Any]:
-        """What the node reports of its slow readers: fields of `NodeReport`."""
+        """The report of the node on its slow readers: fields of `NodeReport`."""
         return {
             "spills": {reader: asdict(spill) for reader, spill in self.spilled().items()},
             "spilled_kb_s": {reader: round(total) for reader, total in list(self._meter.kb_s.items())},

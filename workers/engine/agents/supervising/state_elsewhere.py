@@ -25,7 +25,7 @@ MOST_S = 180.0  # a silent node counts as such after 45 s at most; then the site
 
 
 class StateElsewhere:
-    """Whether an agent has to wait, at its start.
+    """Decides whether an agent has to wait at its start.
 
     Parameters
     ----------

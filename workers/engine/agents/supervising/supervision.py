@@ -111,7 +111,7 @@ class SlotProcess:
 
     @property
     def retry_at_ms(self) -> int | None:
-        """When it is started again; None while it runs."""
+        """The time at which it is started again, in ms since the epoch; None while it runs."""
         return None if self._process is not None else self._retry_at_ms
 
     def silent_ms(self, now_ms: int) -> int:

@@ -49,7 +49,8 @@ WARM_QUERIES = 3  # so that one plans while another waits for its source or its 
 
 @dataclass
 class TrialBaseline:
-    """What is found out once in the life of a slot's process: its CPU at rest, and that of queries without events."""
+    """Figures that are measured once in the life of a slot's process: its CPU at rest, and that of queries without
+    events."""
 
     is_warm: bool = False
     base_cpu: float | None = None

@@ -75,7 +75,7 @@ class _Sample:
 
 
 class UsageAttribution:
-    """What the queries of one slot take of it.
+    """The parts of a slot's CPU and memory that its queries take.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ STILL_MS = 60_000  # after which a copy that gets no further is not waited for a
 
 
 class Ahead(StrEnum):
-    """How far the copy of a fragment's state is."""
+    """The progress of the copy of a fragment's state."""
 
     WAIT = "wait"  # for its heir to be ready
     COPY = "copy"  # one is to be made, or what was written since
@@ -27,7 +27,7 @@ class Ahead(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """What goes ahead.
+    """The limits of copies that go ahead.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ LIMITS = CopyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What has gone ahead of a state: whether this node has a copy, whether the heir's has all that this one has of it,
-    or has found that it cannot use it; how many copies have come there, how many bytes the last one and each round
-    after it took, and how many the heir has still to take of what is on its way."""
+    """The part of a state that has gone ahead: whether this node has a copy, whether the heir's has all that this one
+    has of it, or has found that it cannot use it; how many copies have come there, how many bytes the last one and each
+    round after it took, and how many the heir has still to take of what is on its way."""
 
     has_copy: bool = False
     is_stored: bool = False
@@ -78,7 +78,7 @@ class Sent:
 def how_far(
     sent: Sent, *, is_ready: bool, is_over: bool, state_bytes: int, still_ms: int, limits: CopyLimits = LIMITS
 ) -> Ahead:
-    """How far the copy for an heir is.
+    """The progress of the copy for an heir.
 
     Parameters
     ----------

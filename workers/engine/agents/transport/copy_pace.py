@@ -18,7 +18,7 @@ _LATELY = 64  # looks at copies that were on their way
 
 @dataclass(frozen=True, slots=True)
 class SentWhile:
-    """What a holder took of a copy in some ms, at whose beginning so much was left of it."""
+    """The bytes of a copy that a holder took in some ms, and those that were left of it at their beginning."""
 
     left_bytes: int
     taken_bytes: int
@@ -33,7 +33,7 @@ class CopyPace:
         self._lately: deque[SentWhile] = deque(maxlen=_LATELY)
 
     def noted(self, name: str, sent: Sent, *, at_ms: int) -> Sent:
-        """What has come of a copy, once it is seen how much of it was taken since the last time."""
+        """The progress of a copy, once it is seen how much of it was taken since the last time."""
         before, seen_ms = self._left.get(name, (None, at_ms))
         remaining_bytes = sent.left_bytes if sent.has_copy else None
         self._left[name] = remaining_bytes, at_ms
@@ -46,9 +46,9 @@ class CopyPace:
         self._left = {name: remaining for name, remaining in self._left.items() if name in names}
 
     def told(self, fragment_id: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is told of a fragment's copies, and while it has too few in how many ms about those are there that are
-        on their way (``copy_left_ms``). That is left out where one is not made yet, or nothing of its kind was sent
-        lately."""
+        """The facts for a report on a fragment's copies, and while it has too few in how many ms about those are there
+        that are on their way (``copy_left_ms``). That is left out where one is not made yet, or nothing of its kind was
+        sent lately."""
         if facts.get("survives", 0) >= facts.get("copies", 0):
             return facts
         times = [

@@ -31,12 +31,12 @@ _WHY = 300  # characters of that
 
 
 class Broken(Exception):
-    """Why something cannot be put together: the whole has to be asked for."""
+    """A text cannot be put together: the whole has to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What is new, and length and checksum of the record that it makes; without them it is by rows."""
+    """The new part of a state, and length and checksum of the record that it makes; without them it is by rows."""
 
     text: bytes
     whole: Mapping[str, Any] | None = None
@@ -79,7 +79,7 @@ class News:
         self._log = logger()
 
     def since_copy(self, fragment_id: str, heir: str) -> StateDelta | None:
-        """What is new in the record that a fragment left since what went ahead to its heir last; None where the whole
+        """The new part of the record that a fragment left since what went ahead to its heir last; None where the whole
         is to go."""
         files = self._store.files
         head = files.read(heir, AHEAD, 0, MOST_OF_HEAD)
@@ -91,8 +91,8 @@ class News:
         return StateDelta(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
     def rows_since_copy(self, heir: str, record: Savepoint, ranges: KeyRanges) -> bytes | None:
-        """What is new in a record, of the keys in some ranges, since what went ahead to an heir last; None where that
-        cannot be told."""
+        """The new part of a record, of the keys in some ranges, since the copy that went ahead to an heir last; None
+        where that cannot be told."""
         head = self._store.files.read(heir, AHEAD, 0, MOST_OF_HEAD)
         return StoreCopies(self._store.fold_stores.folder, tuple(ranges)).change(head, record)
 

@@ -46,7 +46,7 @@ class Files(Protocol):
         """Its length in bytes; None where it is not there."""
 
     def stamp(self, name: str, kind: str) -> object | None:
-        """What is another when it was replaced; None where it is not there."""
+        """A value that is another when the file was replaced; None where it is not there."""
 
     def read(self, name: str, kind: str, first: int = 0, length: int = -1) -> bytes:
         """A part of it, or all.
@@ -147,7 +147,7 @@ class FilesBeside:
             self._path(name, kind).unlink(missing_ok=True)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What there is a file of that kind of."""
+        """Names of which there is a file of that kind."""
         return tuple(path.name.removesuffix(f".{kind}") for path in self.folder.glob(f"*.{kind}"))
 
     def kinds(self, name: str, beginning: str) -> tuple[str, ...]:
@@ -275,7 +275,7 @@ class Manifests:
         self._known: dict[str, tuple[bytes, Manifest | None]] = {}
 
     def of(self, key: str, text: bytes) -> Manifest | None:
-        """What a parcel's hash has as its manifest; None where it is none."""
+        """The manifest in a parcel's hash; None where it is none."""
         stored = self._known.get(key)
         if stored is None or stored[0] != text:
             stored = self._known[key] = (text, _manifest_in(text))

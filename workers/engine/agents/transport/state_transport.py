@@ -60,8 +60,8 @@ NOTHING = parcel_of(len(_NOTHING), lambda first, length: _NOTHING[first : first 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is known of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead,
-    and for which a copy of the state is to be made."""
+    """The state of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead, and
+    for which a copy of the state is to be made."""
 
     begun: frozenset[str] = frozenset()
     ready: frozenset[str] = frozenset()

@@ -85,7 +85,7 @@ class StoreCopies:
         return _joined({**about, **record, "stores": head["stores"], "marks": stands}, lines)
 
     def change(self, last: bytes, ended: Savepoint) -> bytes | None:
-        """What is new in a record and its stores; None where that cannot be told.
+        """The new part of a record and its stores; None where that cannot be told.
 
         Parameters
         ----------
