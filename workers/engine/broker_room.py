@@ -1,4 +1,4 @@
-"""How full the broker's memory is, and who waits for room.
+"""The broker's memory: how full it is, and who waits for room.
 
 A broker with a bound (``maxmemory``) refuses what would take more. Before it comes to that, writers of the channels
 that hold most wait, as for any full channel, so that nobody fills the broker for others. Where something else fills it,

@@ -1,4 +1,4 @@
-"""What writers count of the keys by which they divide streams, read from the broker. Imports nothing of Spark."""
+"""Counters of the keys by which writers divide streams, read from the broker. Imports nothing of Spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which alternates were chosen for the keys of a dynamic task, in the broker: what chooses goes on with it after a
-kill, and so does a query that takes the task over."""
+"""Choices of alternates for the keys of a dynamic task, in the broker: what chooses goes on with it after a kill, and
+so does a query that takes the task over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the site asks of a node's agent through the broker, and is answered: nothing crosses while nobody asks.
+"""Orders of the site to a node's agent through the broker, with answers: nothing crosses while nobody asks.
 
     weir:<orders>:<node>     list of orders that the node's agent has not taken yet (expires after 10 s)
     weir:<answer>:<order>    list with the answer (expires after 10 s)

@@ -1,4 +1,4 @@
-"""What is observed of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
+"""Observations of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
 
 Reading is here, judging is pure: rates come from the difference of two readings. Imports nothing of Spark.
 """

@@ -1,4 +1,4 @@
-"""What the system consists of: the processes of one machine, how each is started and when it serves."""
+"""The services of the system: the processes of one machine, how each is started and when it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks have in common that ask another system about every event: one question at a time in each thread.
+"""The common part of tasks that ask another system about every event: one question at a time in each thread.
 
 A thread waits for its answers, so that more threads on a slot ask more at once, as far as the other side allows.
 Connections live in the Python worker, which Spark keeps from batch to batch.

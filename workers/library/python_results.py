@@ -1,4 +1,4 @@
-"""What a function of a package gave: a table of the columns that its task declares, in their types."""
+"""The result of a package's function: a table of the columns that its task declares, in their types."""
 
 from __future__ import annotations
 

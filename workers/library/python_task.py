@@ -124,12 +124,12 @@ def python_by_key_check(config: Mapping[str, Any]) -> None:
 
 
 def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """Those that the config declares."""
+    """The columns that the config declares."""
     return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
 
 
 def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """Those that the config declares; the function gets single values."""
+    """The columns that the config declares; the function gets single values."""
     reads, by = values["reads"] or [name for name in inputs if name not in STREAM], values["by"]
     for name in dict.fromkeys([*reads, *by]):
         kind = inputs.require(name, parameter="reads" if name in reads else "by")

@@ -1,4 +1,4 @@
-"""What has changed in a fold store since somebody made a copy of it, so that the copy can be brought up to date."""
+"""Changes of a fold store since somebody made a copy of it, so that the copy can be brought up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task's own code prints, as lines of its log: JSON objects on standard error, as Weir's own lines are."""
+"""Prints of a task's own code, as lines of its log: JSON objects on standard error, as Weir's own lines are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskPrints:
 
     @classmethod
     def of_what_is_built(cls) -> TaskPrints:
-        """Those of the task that is being built."""
+        """The prints of the task that is being built."""
         return cls(task_being_built(), query_being_built())
 
     @contextmanager

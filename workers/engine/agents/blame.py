@@ -1,4 +1,4 @@
-"""Which query ends its slot's driver: suspects start alone, one by one; who ends it twice is given up. Pure.
+"""Finds the query that ends its slot's driver: suspects start alone, one by one; who ends it twice is given up. Pure.
 
 A query can end the driver that it shares with others: it takes all memory, or all time. What died with the driver says
 little of which one it was, for several had a batch under way or had begun last. So after such a death these are
@@ -59,7 +59,7 @@ class Suspicion:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """Those whose turn is still to come."""
+        """Suspects whose turn is still to come."""
         return frozenset(self.suspects[1:])
 
     def after(self, death: Death, *, batching: Collection[str]) -> Suspicion:

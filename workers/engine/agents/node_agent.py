@@ -66,7 +66,7 @@ DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
 class NodeAgent:
-    """One node agent.
+    """The agent of one node.
 
     Parameters
     ----------

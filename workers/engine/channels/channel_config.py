@@ -1,4 +1,5 @@
-"""How a session reaches its channels: the broker, the jar, and the sizes of batches and blocks."""
+"""The configuration by which a session reaches its channels: the broker, the jar, and the sizes of batches and
+blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a channel: the values of its keys in the broker."""
+"""Facts about a channel: the values of its keys in the broker."""
 
 from __future__ import annotations
 

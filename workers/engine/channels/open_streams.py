@@ -86,7 +86,7 @@ class OpenTimes:
 
 @cache
 def open_times(spark: SparkSession, redis_url: str) -> OpenTimes:
-    """Those of a session's driver."""
+    """The times of open batches in a session's driver."""
     return OpenTimes(spark, redis_url)
 
 

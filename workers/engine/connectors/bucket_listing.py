@@ -1,5 +1,5 @@
-"""What a bucket holds, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by Signature
-Version 4.
+"""The objects of a bucket, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by
+Signature Version 4.
 
 The client that is at hand gives up a whole listing for one key with an empty part (``a//b``), and follows a redirect of
 a store to whatever address it names.

@@ -1,5 +1,4 @@
-"""What a connector is: something that opens a source where it was left, and gives its messages with the place after
-them.
+"""The contract of a connector: it opens a source where it was left, and gives its messages with the place after them.
 
 A task type names its connector as ``"package.module:function"``, a callable ``(Opening) -> Reader``. The runner
 (``source_runner.py``) does the rest: it decodes, writes blocks with their position, waits where the channel is full,

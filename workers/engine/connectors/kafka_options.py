@@ -1,4 +1,4 @@
-"""How Kafka's client is set up for a source, and the texts of its config in Kafka's terms."""
+"""Options of Kafka's client for a source, and the texts of its config in Kafka's terms."""
 
 from __future__ import annotations
 

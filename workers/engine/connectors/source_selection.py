@@ -1,4 +1,4 @@
-"""Which live sources a node is to read, and for whom: from its desired state. Pure."""
+"""Selection of the live sources that a node is to read, and for whom: from its desired state. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which source or sink ends the connector host that it shares with others: suspects start alone, as queries do
+"""Finds the source or sink that ends the connector host that it shares with others: suspects start alone, as queries do
 (``blame``).
 
     <data-dir>/nodes/<node>/connectors/connectors.working    what the host reads and writes now

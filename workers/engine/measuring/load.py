@@ -1,4 +1,4 @@
-"""What a slot takes during a trial: CPU of its process tree, memory that is in use, and the core that it is held to.
+"""The load of a slot during a trial: CPU of its process tree, memory that is in use, and the core that it is held to.
 
 **Memory.** What a JVM has taken from the system says nothing: it grows up to its bound and never shrinks. What counts
 is what is live on its heap after a full collection, and beside it the Python processes by their proportional set size

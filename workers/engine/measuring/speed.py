@@ -1,4 +1,4 @@
-"""How fast a core runs while something is measured on it: steps of a small loop in a microsecond of CPU.
+"""The speed of a core while something is measured on it: steps of a small loop in a microsecond of CPU.
 
 CPU seconds are no measure of work where a virtual machine's host runs others on the second thread of a core: the core
 then gives half as many steps for each, and no steal is told. A thread that is held to the core runs the loop for a

@@ -1,4 +1,4 @@
-"""What a connector out is: something that opens another system, tells how far it has come there, and writes batches.
+"""The contract of a connector out: it opens another system, tells how far it has come there, and writes batches.
 
 A sink's task type names its connector as ``writer="package.module:function"``, a callable ``(SinkOpening) -> Writer``.
 The runner (``sink_runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused,

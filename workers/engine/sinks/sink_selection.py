@@ -1,4 +1,4 @@
-"""Which sinks a node is to write, from its desired state. Pure."""
+"""Selection of the sinks that a node is to write, from its desired state. Pure."""
 
 from __future__ import annotations
 

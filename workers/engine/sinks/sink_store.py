@@ -102,7 +102,7 @@ class SinkStore:
         return None if text is None else Offset(text.decode())
 
     def settle(self, channel: str, *, is_new: bool) -> str:
-        """It is known what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
+        """Settle what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
         pipeline = self._broker.pipeline(transaction=True)
         if is_new:
             pipeline.hset(keys.sink(channel), "life", uuid.uuid4().hex)

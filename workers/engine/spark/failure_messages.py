@@ -1,4 +1,5 @@
-"""Why a query failed, in one message that a person can read: the cause itself, and the task where it can be told."""
+"""The cause of a query's failure, in one message that a person can read: the cause itself, and the task where it can be
+told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which process is at the other end of a Unix socket.
+"""The process at the other end of a Unix socket.
 
 Landlock does not keep a process from connecting to a socket by its path, and ``/proc/net/unix`` names the paths. So
 who takes code from a socket asks the kernel who sends it: drivers of one node are one user. Imports nothing of Spark.

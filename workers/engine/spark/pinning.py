@@ -1,4 +1,5 @@
-"""Which core a slot is held to, so that it takes no more than the one core that schedules count it as; and why to none.
+"""The core that a slot is held to, so that it takes no more than the one core that schedules count it as; and why to
+none.
 
 With its own core a slot takes nothing from its neighbours and they nothing from it. `auto` wants one core more than
 there are slots: broker, site and agent need one as well, and a slot that is held to the one they are on could not go

@@ -1,4 +1,4 @@
-"""Where a driver's archive of classes stands, and the options that use it. Imports nothing of Spark.
+"""The place of a driver's archive of classes, and the options that use it. Imports nothing of Spark.
 
 See ``class_archive.py``, which writes it.
 """

@@ -1,4 +1,4 @@
-"""What of a data folder a back-up holds, and what is made again without it."""
+"""The parts of a data folder that a back-up holds, and those that are made again without it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When bytes arrive that go over a link with a delay and a bandwidth. Pure: time is an argument."""
+"""The arrival of bytes that go over a link with a delay and a bandwidth. Pure: time is an argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a query may make of one event: what functions make longer is bounded, before it is made.
+"""Bounds on how much a query may make of one event: what functions make longer is bounded, before it is made.
 
 A text grows by what replaces each of its characters, by what it is put together of, by a function that is done for each
 element of a list; lists and records grow alike, and a query of one line makes terabytes of a kilobyte. So each value

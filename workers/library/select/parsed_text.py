@@ -1,4 +1,4 @@
-"""What is written for Spark, held against what Spark's own parser reads in it, before any of it runs.
+"""Text that is written for Spark, held against what Spark's own parser reads in it, before any of it runs.
 
 `compiling` makes the text of checked parts alone. Should that have a hole, this is the wall behind it: the text is
 parsed as Spark parses it, and refused where it holds a node that no query can have (a subquery, a star, a call by a

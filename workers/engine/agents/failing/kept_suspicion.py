@@ -1,4 +1,5 @@
-"""What is suspected of the queries of a slot, or of what a connector host works at, in a file that outlives both."""
+"""Suspicions about the queries of a slot, or the sources and sinks of a connector host, in a file that outlives
+both."""
 
 from __future__ import annotations
 

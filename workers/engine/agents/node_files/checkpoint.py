@@ -1,4 +1,4 @@
-"""How far a query has come, read from its checkpoint without Spark."""
+"""The progress of a query, read from its checkpoint without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node was told: files in its own folder, which survive everything else.
+"""The desired state and other orders of a node: files in its own folder, which survive everything else.
 
     <data-dir>/nodes/<node>/told/desired.json    the newest desired state that reached the node
     <data-dir>/nodes/<node>/told/known.json      fragments that it works for, or has to clear away

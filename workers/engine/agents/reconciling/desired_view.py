@@ -1,4 +1,4 @@
-"""What a slot knows of its node's desired state, and how soon it knows it.
+"""A slot's view of its node's desired state, and how soon it is up to date.
 
 A slot looks at the node's store when its agent tells it of a change, and, should that have been lost, once in a worker
 cycle (T_W of paper [4], section 3.4). Between two looks it goes on with what it knows.

@@ -1,4 +1,4 @@
-"""How a fragment comes to rest: to hand over, to pause, or to leave. Pure.
+"""Decisions by which a fragment comes to rest: to hand over, to pause, or to leave. Pure.
 
 It reads what is left, stops between two batches, and only then is it recorded what it leaves. A batch that was planned
 and not done is repeated before that, for what it read may be freed later. One that pauses does without, where the batch

@@ -1,4 +1,4 @@
-"""What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
+"""Selection of the inputs that a fragment can read now, where its streams come in other channels than before. Pure.
 
 A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
 the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:

@@ -1,4 +1,5 @@
-"""What a fragment can read now, and what it has read: of a snapshot, which of its channels are open for it. Pure.
+"""Inputs that a fragment can read now, and those that it has read: the channels of a snapshot that are open for it.
+Pure.
 
 A reader of a whole stream that becomes one of a part of it reads the whole up to where its parts begin, and then those:
 its writer says where that is (`ChannelInfo.limits`), and until it does so, all goes on as it was.

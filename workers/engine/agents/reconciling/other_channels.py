@@ -1,4 +1,4 @@
-"""Whether a query goes on with other channels while it runs. Pure.
+"""The decision whether a query goes on with other channels while it runs. Pure.
 
 Bundles of a divided writer come and go, and with them the channels of its stream. A reader that was stopped and
 compiled anew for that would stand still, with all keys. So it is told between two batches, where nothing but the

@@ -1,4 +1,4 @@
-"""How a fragment's query is started and restarted: in three looks. Pure.
+"""Decisions that start and restart a fragment's query: in three looks. Pure.
 
 First it takes its places and takes over what others left; then, where all that it reads is there, its chain is compiled
 and takes new fencing tokens; at last its channels and valves are brought to what is wanted, and its query starts. So

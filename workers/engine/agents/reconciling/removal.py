@@ -1,4 +1,4 @@
-"""What a fragment that nobody wants leaves, and what of it goes when. Pure.
+"""Removal of what a fragment that nobody wants leaves, and when each part of it goes. Pure.
 
 The checkpoint stays for a while: a plan that is rolled back starts the fragment again from where it was.
 """

@@ -1,4 +1,4 @@
-"""How a query comes to rest between two batches. Pure.
+"""Decisions by which a query comes to rest between two batches. Pure.
 
 Stopped in the middle of a batch a query would have to repeat it, and a slow one would never get beyond it. So it is
 held, that no batch follows, and stopped when this one is done; one that takes too long may hang, and is not waited for.

@@ -1,4 +1,5 @@
-"""How a bundle leaves that gets nothing more: it reads what it has to the end, and stays until its own events are read.
+"""The retirement of a bundle that gets nothing more: it reads what it has to the end, and stays until its own events
+are read.
 
 Its writers are on any node, and may be leaving themselves: what is known of them stands in the broker. A writer that is
 not heard of has not begun yet, and may still write what an older plan says. Pure.

@@ -1,4 +1,5 @@
-"""How a fragment goes on with the work of others, or with its own after a pause, and what it leaves for others. Pure.
+"""Decisions about savepoints: a fragment goes on with the work of others, or with its own after a pause, and leaves its
+own to others. Pure.
 
 The order of instructions makes it safe against death at any moment: what others need is recorded before it is let go,
 and a place in a channel is taken before the one that it follows is given up.

@@ -1,4 +1,4 @@
-"""What must hold of a fragment whenever it is looked at. Pure; it costs nothing that a snapshot has not read already.
+"""Invariants of a fragment, checked at each look. Pure; nothing is read for them beyond the snapshot.
 
 A slot checks every snapshot before it decides on it, and says what does not hold. It goes on all the same: what stands
 between two steps is repaired by the next ones, and a check that is wrong must stop nobody's dataflow.

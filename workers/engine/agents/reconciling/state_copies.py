@@ -46,7 +46,7 @@ FIRST_SLOT = "0"  # holds what comes from other nodes
 
 
 class QueryCopies:
-    """One slot's side."""
+    """A slot's side of the copies of its queries' states."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, node_store: NodeStore, settings: Settings, *, slot: str,

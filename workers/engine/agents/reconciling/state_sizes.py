@@ -1,5 +1,5 @@
-"""How much state the queries of a slot have on its node's disk, looked at now and then: reports tell it, so that who
-thinks of a move knows what would go along."""
+"""Sizes of the states that a slot's queries have on its node's disk, looked at now and then: reports tell them, so that
+who thinks of a move knows what would go along."""
 
 from __future__ import annotations
 

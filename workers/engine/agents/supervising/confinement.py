@@ -1,4 +1,4 @@
-"""What a node's processes are given of their machine: a wall (``workers.walls``), variables, a folder of their own.
+"""The confinement of a node's processes on their machine: a wall (``workers.walls``), variables, a folder of their own.
 
 Drivers with their Python workers, the connector host and looks compute, or speak to others by, what users wrote. They
 reach what they work with, and nothing that is worth stealing. See docs/decisions/0115-a-second-wall.md.

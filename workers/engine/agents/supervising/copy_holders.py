@@ -35,7 +35,7 @@ TURN_S = 1.0
 
 
 class CopyHolders:
-    """One node's side.
+    """A node's side of the choice of holders for copies of state.
 
     Parameters
     ----------

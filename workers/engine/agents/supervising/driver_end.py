@@ -1,4 +1,4 @@
-"""How a slot's driver ends: its JVM, or its cluster; and how a slot says that it cannot run at all."""
+"""The end of a slot's driver: of its JVM, or its cluster; and a slot's message that it cannot run at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a slot uses: CPU and memory over its process tree (the driver, its JVM, its Python workers)."""
+"""The usage of a slot: CPU and memory over its process tree (the driver, its JVM, its Python workers)."""
 
 from __future__ import annotations
 

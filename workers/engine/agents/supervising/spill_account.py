@@ -1,4 +1,5 @@
-"""What is on disk for which slow reader: who needs which segment, so what each team takes, and what is charged. Pure.
+"""The account of blocks on disk for slow readers: who needs which segment, so what each team takes, and what is
+charged. Pure.
 
 Readers that need the same segment share it: each counts its even part.
 """

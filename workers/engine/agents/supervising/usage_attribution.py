@@ -1,4 +1,5 @@
-"""What each query of a slot does and takes: events per second, and its share of the slot's CPU and memory.
+"""The attribution of a slot's usage to its queries: events per second of each, and its share of the slot's CPU and
+memory.
 
 A slot's CPU (without that of the JVM's compilers) and memory are measured over its processes, and told above what its
 driver takes without any query. That is known from when it had none; until then it is the least of the node's other

@@ -1,4 +1,4 @@
-"""Whether the state of a fragment goes ahead to the node of its heir, and what is sent when it ends. Pure.
+"""The decision whether a fragment's state goes ahead to the node of its heir, and what is sent when it ends. Pure.
 
 What is large would keep its outputs still for as long as it is on its way. So a copy goes ahead while the fragment
 works on, then in rounds what was written meanwhile (pre-copy [1]), and at its end only what is new since the last one.

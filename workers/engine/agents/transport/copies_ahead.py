@@ -45,7 +45,7 @@ class CopySender:
 
     @property
     def heirs(self) -> frozenset[str]:
-        """Those that something may have been sent to."""
+        """Heirs that something may have been sent to."""
         return frozenset(self._how_far)
 
     def is_over(self, heir: str) -> bool:

@@ -1,4 +1,4 @@
-"""How fast copies of states reach their holders, and how long those that are on their way still take. Pure."""
+"""The speed at which copies of states reach their holders, and the time that those on their way still take. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is new in a record since the copy of its state that went ahead: found on one node, put together on the other.
+"""The new part of a record since the copy of its state that went ahead: found on one node, put together on the other.
 
 State that is kept by key goes by rows (``store_copies``), other state as the difference of two texts (``differences``).
 """
