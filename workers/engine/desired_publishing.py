@@ -64,7 +64,8 @@ def desired_of(
     trigger_ms : int
         Interval between the micro-batches of each query that has none of its own.
     needs : mapping of str to Needed, optional
-        Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
+        The dataflows that need the first task of each fragment; by default told by the estate's dataflows, which a part
+        of it lacks.
     saving : mapping of str to sequence of str, optional
         By fragment: the named savepoints that its query is to leave.
     kept_savepoints : sequence of str, optional

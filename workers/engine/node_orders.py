@@ -40,7 +40,7 @@ class NodeOrders(Generic[Order, Answer]):
     Parameters
     ----------
     orders, answer : str
-        What keys of the two lists begin with, behind Weir's prefix.
+        Prefixes of the keys of the two lists, behind Weir's own.
     """
 
     orders: str

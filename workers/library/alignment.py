@@ -74,7 +74,7 @@ class Alignment:
         seq, time, born : int
             Weir's columns of the event.
         *texts : str, optional
-            What a result takes of it, by side.
+            The values that a result takes of it, by side.
         """
         out: list[tuple] = []
         waiting, counts = state["waiting"], state["counts"]

@@ -107,11 +107,12 @@ def average_of_similar_days(
     Parameters
     ----------
     most, free_most : int, optional
-        How many of the pool are averaged, of working days and of others: those with most consumption. None: all.
+        The number of days of the pool that are averaged, of working days and of others: those with most consumption.
+        None: all.
     skip : int
-        How many days before today do not count.
+        The number of days before today that do not count.
     adjust_h : tuple of int
-        From how many hours before the hour to how many: over these the day is held against the average.
+        Two numbers of hours before the hour: over these the day is held against the average.
     bound : float
         By what share the correction changes the average at most.
     """
@@ -292,7 +293,7 @@ def forecast(name: str, history: LoadHistory, fit: Any) -> np.ndarray | None:
     Parameters
     ----------
     fit : Any
-        What the method's ``fit`` gave of the history's days, None for one without.
+        The result of the method's ``fit`` on the history's days, None for one without.
     """
     level = mean_of_last_hour(history)
     if level[0] != level[0]:

@@ -82,7 +82,7 @@ class Learner:
         seq, time, born : int
             Weir's columns of the event.
         target : float or str, optional
-            What is to be learned; an event without it, or without a feature, teaches nothing.
+            The value that is to be learned; an event without it, or without a feature, teaches nothing.
         """
         at = min(time, born)  # an event of the future would put off all that is due by then
         out = self._on_time(state, at) if self.period else []

@@ -138,9 +138,9 @@ def row_of(
     on : tuple of str
         The event's columns of the key, in the table's order.
     refresh_s : float
-        After how many seconds the table is read again.
+        The seconds after which the table is read again.
     drops : bool
-        Whether an event without a row gets none; else it gets one of nulls.
+        True where an event without a row gets none; else it gets one of nulls.
 
     Raises
     ------

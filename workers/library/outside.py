@@ -47,7 +47,7 @@ def asked(
     ask : callable
         The answers for an event, each a tuple of the added columns; raises ``NotAnswered``. Runs in Python workers.
     nothing : tuple
-        What an event goes on with that got no answer, where ``on_error`` is ``null``.
+        The values of an event that got no answer, where ``on_error`` is ``null``.
     on_error : str
         ``null``, ``drop`` or ``fail``.
     """

@@ -138,7 +138,7 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
     Parameters
     ----------
     moment : callable
-        When an entry is due, as the fold's ``parts`` have it.
+        Gives the time at which an entry is due, as the fold's ``parts`` have it.
     """
     if isinstance(entries, StoredMapping):
         return entries.due(upto)
@@ -154,7 +154,7 @@ def soonest(
     Parameters
     ----------
     moment : callable
-        When an entry is due, as the fold's ``parts`` have it.
+        Gives the time at which an entry is due, as the fold's ``parts`` have it.
     """
     if isinstance(entries, StoredMapping):
         return entries.soonest(after=after, where=where)

@@ -47,7 +47,7 @@ def predict_stored(
     Parameters
     ----------
     drops : bool
-        Whether an event that nothing is predicted for is left out.
+        True where an event that nothing is predicted for is left out.
     """
     return partial(_predicted, source=source, features=features, drops=drops)
 

@@ -121,7 +121,7 @@ def going_on(
     stores : Path, optional
         The folder of stores; without it all state is Spark's.
     large : int, optional
-        From how many characters on the states of a fold are in a store.
+        The number of characters from which on the states of a fold are in a store.
     count_late : callable, optional
         Takes a stream with the column ``LATE`` and gives it without it, and without the rows that have a number there:
         how many events came too late.
@@ -239,12 +239,13 @@ def fold_batches(
         never listed) and events, and gives the columns of what comes out, none for nothing. It must not matter how the
         events are cut.
     columns : sequence of Column
-        What an event has for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without nulls.
+        The columns of an event for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without
+        nulls.
     parts : mapping, optional
         The members of a key's state that are mappings by a key of their own, as a fold has them.
     idle_ms : int, optional
-        After how long without an event ``work`` is called with None for events, by the clock of Spark's batches, which
-        its checkpoint keeps: a batch that is repeated has the same.
+        The ms without an event after which ``work`` is called with None for events, by the clock of Spark's batches,
+        which its checkpoint keeps: a batch that is repeated has the same.
     """
     from pyspark.sql.types import StructType
 

@@ -50,7 +50,7 @@ def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[D
     Parameters
     ----------
     builds : mapping of str to callable
-        What each alternate makes of the events, by name; alike but for the fold.
+        A function for each alternate, by name, that makes its output of the events; alike but for the fold.
     on : callable
         Takes the stream that the fold is given; says which alternate works on an event.
     """
@@ -82,9 +82,10 @@ def switched_states(
         Takes a stream; gives the first event of each batch, once all of it is there, and the stream, for any number of
         readers behind that.
     both_of : callable, optional
-        Where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
+        Given where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
     begins : bool, optional
-        Whether an alternate that is switched on begins without state. Otherwise the n-th folds of all have one state.
+        True where an alternate that is switched on begins without state. Otherwise the n-th folds of all have one
+        state.
     """
     from pyspark.sql import functions as F
 

@@ -64,7 +64,7 @@ def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punc
     Parameters
     ----------
     mark : int, optional
-        Where each partition's begins, but not beyond what has arrived by now.
+        The mark that each partition begins with, but not beyond what has arrived by now.
     """
     furthest = born + punctuality.ahead - punctuality.lateness
     state.update(start(), floor=NEVER if mark is None else min(mark, furthest))

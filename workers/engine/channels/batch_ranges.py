@@ -104,7 +104,8 @@ def forget_ranges(
     Parameters
     ----------
     place : str, optional
-        Where it has come to: of one that works. Until it has repeated all that was recorded, nothing is forgotten.
+        The place that it has come to: of one that works. Until it has repeated all that was recorded, nothing is
+        forgotten.
     """
     owner, following = broker.hmget(keys.ranges(fragment), _OWNER, _NEXT)
     if place is not None and owner == fragment.encode() and not _has_come_to(place, following.decode()):

@@ -269,7 +269,7 @@ class Channels:
         reader : str
             The divided reader; a name for the route, whatever its bundles are called.
         partitioning : Partitioning
-            How events are dealt out; weights by bundle stand for a quota of them.
+            The division of events among bundles; weights by bundle stand for a quota of them.
         channel : str, optional
             The stream's channel, where it is not ``<fragment>.<position>`` (one that was taken over).
         from_batch : int, optional

@@ -87,20 +87,21 @@ def read_channels(
         The token of a query that stands by (``Channels.open_gate``): it reads nothing, and need not be registered,
         until it is told to.
     real_time : bool
-        Whether its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
+        True where its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
     idle_ms : int
-        After how long without events there is a batch without any, once; 0: none.
+        The ms without events after which there is a batch without any, once; 0: none.
     source : str
         The running task that is a source, where waves begin here (docs/dynamic.md); else they are those of the blocks.
     marks : bool
-        Whether there is a column with what parts are told of the marks of partitions (``workers.library.watermarks``),
-        and a row that is no event where they are told behind their last one.
+        True where there is a column with what parts are told of the marks of partitions
+        (``workers.library.watermarks``), and a row that is no event where they are told behind their last one.
     numbered : bool
-        Whether there is a column with the number of an event's stream, from 0, whose metadata says how many there are.
+        True where there is a column with the number of an event's stream, from 0, whose metadata says how many there
+        are.
     key : sequence of str
         Columns by which parts were divided: each stream has them, of one type, for its writer knows no other.
     repeats : bool
-        Whether it repeats batches of another, from ``begin`` on, in whichever channels those read.
+        True where it repeats batches of another, from ``begin`` on, in whichever channels those read.
     gone : sequence of str
         Channels that these read to their end, and that are not there for it any more.
 
@@ -182,9 +183,10 @@ def read_ticks(
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
     schedule_file : path, optional
-        When each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule` writes it.
+        The file that says when each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule`
+        writes it.
     limit : int, optional
-        How many numbers there are in all; without one a rate never ends.
+        The number of all numbers; without one a rate never ends.
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
         ``repeat_time_ms`` (as much, if not given).
@@ -232,14 +234,14 @@ def valve(
     Parameters
     ----------
     fragment, position : str, int
-        Whose control and meters the valve obeys and feeds.
+        The place of the task: its fragment's control and meters are those that the valve obeys and feeds.
     channel : str
-        Where to publish; the channel need not be open before the outlet is.
+        The channel to publish to; the channel need not be open before the outlet is.
     fence : int
         The token taken when the query started (``Channels.take_fence``).
     batch_base : int
-        What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
-        numbers keep growing there.
+        The number to which a batch's own is added, for its block's number. More than 0 in a channel that was taken
+        over, so that numbers keep growing there.
     gate : str
         The token of a query that stands by: ``fence`` and ``batch_base`` are those that it is told when its turn comes.
     task : str, optional
@@ -262,12 +264,12 @@ def one_of(
     Parameters
     ----------
     builds : mapping of str to callable
-        What each alternate makes of it, by name: the same columns in any order. Where nobody has said which is on, as
-        in the empty batch of a query that stands by, the first is.
+        A function for each alternate, by name, that makes its output: the same columns in any order. Where nobody has
+        said which is on, as in the empty batch of a query that stands by, the first is.
     task, fragment, position : str, str, int
         The running task, under which the first event of each switch is noted, and where it stands.
     in_waves : bool
-        Whether the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
+        True where the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
     """
     noted = first_events_noted(events, config, task=task, fragment=fragment, position=position, in_waves_first=(
         next(iter(builds)) if in_waves else ""))
@@ -301,8 +303,8 @@ def the_one_on(
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
     beside : str, optional
-        Which streams there are beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those
-        of the ones that were set for keys. All must be one partition behind that again.
+        The streams beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those of the ones
+        that were set for keys. All must be one partition behind that again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [

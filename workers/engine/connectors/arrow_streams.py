@@ -56,11 +56,11 @@ def batches_of(
     Parameters
     ----------
     room : DecodingRoom
-        How much they may decode to; of all of them, or of each where ``afresh``.
+        The room that they may decode to; of all of them, or of each where ``afresh``.
     names : collection of str, optional
         The columns; those that are not there are left out. All that there are unless given.
     first : int, optional
-        How many batches are passed over, without decoding them.
+        The number of batches that are passed over, without decoding them.
     as_spark_writes : bool, optional
         Texts need not be UTF-8, and lists and records may hold nulls alone.
 

@@ -52,12 +52,12 @@ class MessageLayout:
     time_field : str, optional
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
-        What a number counts since the epoch, there and in other columns of type timestamp.
+        The unit that a number counts since the epoch, there and in other columns of type timestamp.
     time_zone : str, optional
         Of times that say none; UTC without it. An hour that comes twice when summer time ends is the first one, and a
         time that is left out when it begins is none.
     ahead_ms : int, optional
-        How far ahead of its arrival an event's time may be.
+        The most ms that an event's time may be ahead of its arrival.
     extras : mapping of str to str
         Columns behind those of the content, that the source itself gives.
     """

@@ -213,13 +213,13 @@ class IntakeStore:
         first : int
             The number of the first event: ``Intake.seq`` as the writer knows it.
         position : mapping, optional
-            Where the source is to be read on; it stays as it was without one.
+            The position from which the source is to be read on; it stays as it was without one.
         once : OnceOnly
             Under which a repetition of this write does nothing.
         keep_dead : int
-            How many of the newest dead letters are kept.
+            The number of the newest dead letters that are kept.
         lost : sequence of DeadLetter
-            What the source no longer had.
+            Messages that the source no longer had.
 
         Returns
         -------

@@ -41,7 +41,7 @@ def let_go(outputs: Path, retention: Retention, *, now_s: float) -> list[Path]:
     outputs : Path
         The data folder's ``outputs``. Files there that Weir did not write stay.
     retention : Retention
-        What is kept of each running sink, whichever queries wrote it.
+        Limits for the files of each running sink, whichever queries wrote it.
     """
     if not retention.days and not retention.most_bytes:
         return []

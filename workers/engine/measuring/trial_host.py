@@ -122,7 +122,7 @@ class Host:
         Parameters
         ----------
         approved : bool, optional
-            Whether this config is one of an approved version, so that effects and secrets are allowed.
+            True where this config is one of an approved version, so that effects and secrets are allowed.
         """
         around = self._around
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]

@@ -32,7 +32,7 @@ def write_again(
     Parameters
     ----------
     committed, position : Offset
-        What is kept is behind the one, up to the other.
+        Blocks that are kept are behind the one, up to the other.
     """
     if order.what == REFUSED:
         count = _refused_again(writer, store, sink.channel, position)

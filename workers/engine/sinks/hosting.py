@@ -53,7 +53,7 @@ class Sinks:
     on_event : callable
         Takes a kind and facts.
     passing : PassingRecords
-        What the node knows of what passes between it and others.
+        Records of sinks that pass between this node and others.
     on_begin : callable
         Is called before a sink begins, which is in ``runners`` then.
     """

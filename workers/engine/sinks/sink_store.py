@@ -156,7 +156,7 @@ class SinkStore:
         Parameters
         ----------
         taken, passed : int
-            How many events were taken since, and how many were taken or refused.
+            The number of events that were taken since, and that of those taken or refused.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)

@@ -65,7 +65,8 @@ class FragmentFailed(Exception):
     Parameters
     ----------
     may_pass : bool
-        What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
+        True where the cause may go by itself: a service that is away, a full disk. What Weir alone does goes wrong
+        again.
     is_final : bool
         It goes wrong each time, so that nobody but a person tries it again.
     tasks : sequence of str
@@ -139,9 +140,9 @@ def explain_error(
     Parameters
     ----------
     reaches_out : bool
-        Whether that asks something beyond Weir, which may be back later.
+        True where that asks something beyond Weir, which may be back later.
     is_final : bool
-        Whether it fails so each time.
+        True where it fails so each time.
     """
     if isinstance(error, FragmentFailed):
         return error

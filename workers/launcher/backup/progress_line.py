@@ -16,7 +16,7 @@ class ProgressLine:
     Parameters
     ----------
     file : TextIO, optional
-        Where it is shown; standard error, so that what a command prints stays clean.
+        The stream that it is shown on; standard error, so that what a command prints stays clean.
     """
 
     def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

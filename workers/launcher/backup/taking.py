@@ -129,7 +129,7 @@ def hold(copy: LinkedFiles, *, outputs: bool = True) -> bool:
     Parameters
     ----------
     outputs : bool, optional
-        Whether closed files of sinks are held, too.
+        True where closed files of sinks are held, too.
     """
     data_dir = copy.data_dir
     before = signature(backup_layout.records(data_dir))

@@ -50,7 +50,7 @@ class TextGrowth:
     most : int
         Bytes that each of what grows may reach.
     patterns : int
-        How many patterns share the steps of matching.
+        The number of patterns that share the steps of matching.
     task : str
         The running task, for messages; empty where none is known.
     """
@@ -68,7 +68,7 @@ class TextGrowth:
         Parameters
         ----------
         times : int or str
-            How often it may come to be there; or a whole number as text for Spark.
+            The most times that it may come to be there; or a whole number as text for Spark.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class TextGrowth:
         plain : collection of int
             Those that are columns of the input.
         starred : collection of str
-            What else the event has, as text for Spark.
+            The other columns of the event, as text for Spark.
         """
         plain_texts, longer = set(starred), []
         for index, value in values.items():

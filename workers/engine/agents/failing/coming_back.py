@@ -28,7 +28,7 @@ def in_turn(
     Parameters
     ----------
     desired : iterable of WantedFragment
-        What the slot should run, upstream first.
+        Fragments that the slot should run, upstream first.
     coming : callable
         Gives the fragments that begin now, up to the end of their first batch; asked where any is to start.
     """

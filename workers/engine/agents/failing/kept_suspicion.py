@@ -23,7 +23,7 @@ class KeptSuspicion:
     Parameters
     ----------
     event : str
-        What is logged whenever it is another one.
+        The event that is logged whenever the suspicion changes.
     """
 
     def __init__(self, path: Path, *, event: str) -> None:

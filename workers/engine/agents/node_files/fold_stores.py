@@ -85,7 +85,7 @@ class FoldStores:
         Parameters
         ----------
         takes : mapping of str to ranges
-            Which ranges of whose states. What is not in a store comes at last.
+            Ranges of key groups, by the fragment whose states they are. What is not in a store comes at last.
         """
         rows: dict[str, dict[str, GivenRows]] = {}
         for giver, ranges in takes.items():
@@ -164,7 +164,7 @@ class FoldStores:
         Parameters
         ----------
         is_final : bool
-            Whether who has left them works on, so that its store may be at any later version.
+            True where the fragment that has left them works on, so that its store may be at any later version.
 
         Raises
         ------

@@ -129,7 +129,7 @@ class FragmentRun:
         Parameters
         ----------
         activate_at_ms : int, optional
-            When it is looked at whether routes are in force.
+            The time of the next look at whether routes are in force, in ms since the epoch.
         """
         with self._lock:
             self._move(FragmentState.RUNNING, now_ms)
@@ -210,7 +210,7 @@ class FragmentRun:
         Parameters
         ----------
         trigger_ms : int, optional
-            How far apart its batches were asked to begin.
+            The interval that its batches were asked to have, in ms.
         """
         with self._lock:
             if trigger_ms is not None:

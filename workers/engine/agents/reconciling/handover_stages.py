@@ -67,7 +67,7 @@ def stage_of(
         The fragments that have left a record of their beginning (those of other nodes: that have said so), or of their
         end.
     may_end : bool
-        Whether those that shall go on with it stand by, or are not waited for any more.
+        True where those that shall go on with it stand by, or are not waited for any more.
     """
     records = {"begun": begun, "ended": ended}
     if is_over(desired, fragment_id, begun=begun):

@@ -27,15 +27,15 @@ def select_inputs(
     Parameters
     ----------
     inputs : sequence of Input
-        What the fragment should read, a stream's channels behind one another.
+        Inputs that the fragment should read, a stream's channels behind one another.
     before : sequence of Input
-        What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
+        Inputs that it read when it last ran, so that its checkpoint tells how far; empty where it has none.
     ready : collection of str
         The channels that are open and have a place for it.
     unread : collection of str
         The known channels in which something is left for it to read.
     between_batches : bool
-        Whether every batch that its checkpoint planned is done.
+        True where every batch that its checkpoint planned is done.
     later : collection of str
         The channels that come after others in which something is left for it to read.
 

@@ -244,9 +244,9 @@ def reconcile(
     Parameters
     ----------
     desired : Iterable[WantedFragment]
-        What the slot should run, upstream first.
+        Fragments that the slot should run, upstream first.
     actual : Mapping[str, Actual]
-        What it runs, by fragment id, records of stopped fragments included.
+        Fragments that it runs, by id, records of stopped fragments included.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
     outgoing : Iterable[tuple[WantedFragment, HandoverStage]]

@@ -101,7 +101,7 @@ def is_final(
     since : int or None
         The generation of that plan.
     has_turned : callable
-        Whether a division gives a bundle nothing of it.
+        Takes a division; true where that gives a bundle nothing of it.
     """
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:

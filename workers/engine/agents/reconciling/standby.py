@@ -78,9 +78,9 @@ def rest_s(
     Parameters
     ----------
     has_standby : bool
-        Whether a query stands by in the slot.
+        True where a query stands by in the slot.
     is_carrying : bool
-        Whether something is under way to another node or from there, or keys are to another bundle.
+        True where something is under way to another node or from there, or keys are to another bundle.
     """
     here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
     if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still
@@ -117,7 +117,7 @@ def stages_of(
     Parameters
     ----------
     patience : Patience
-        How long those of this node have been waited for.
+        The waits for heirs of this node.
     """
     if not desired.outgoing:
         return {}

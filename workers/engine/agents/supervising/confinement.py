@@ -177,7 +177,7 @@ class Confinement:
         name : str
             A slot's index, the spare's name, the connector host's, or that of a look.
         role : str, optional
-            Whose user of the broker it has; a slot's or the connector host's by its name.
+            The role whose user of the broker it has; a slot's or the connector host's by its name.
         """
         role = role or (CONNECTORS if name == CONNECTORS else SLOTS)
         variables = self._variables(role)

@@ -41,7 +41,7 @@ class NodeQos:
     broker : redis.Redis
         By which set-ups, reports and wishes come and go.
     reports : callable
-        What the node's slots tell of their queries now, by query.
+        Gives the newest reports of the node's slots on their queries, by query.
     chance : random.Random
         Draws when reports are due.
     on_event : callable

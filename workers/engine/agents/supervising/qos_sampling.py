@@ -39,8 +39,8 @@ class Sampler:
         Parameters
         ----------
         setup : OwnQuery
-            What is to be known of it. Of a source the latency is the age at which events leave it: it contains the
-            wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.
+            The query as its manager has it. Of a source the latency is the age at which events leave it: it contains
+            the wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.
         """
         trigger_ms, work = report.get("trigger_ms"), (int(report.get("batches") or 0), int(report.get("busy_ms") or 0))
         counted, worked, before = self._counts.get(query), self._work.get(query), self._channels.get(query, NOTHING)

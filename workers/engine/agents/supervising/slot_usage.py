@@ -39,7 +39,7 @@ class TreeMeter:
     Parameters
     ----------
     from_now : bool, optional
-        Whether totals begin with the first sample; else they hold what the processes used before, too.
+        True where totals begin with the first sample; else they hold what the processes used before, too.
     """
 
     def __init__(self, pid: int, *, from_now: bool = False) -> None:

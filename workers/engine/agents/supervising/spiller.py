@@ -74,9 +74,9 @@ class Spiller:
     hold_ms : int
         For how long a reader may hold back others.
     most_bytes : int
-        How much may be on disk for the whole node.
+        The most bytes on disk for the whole node.
     team_bytes : int, optional
-        How much of that may be for the readers of one team; as much as there is if not given.
+        The most of these for the readers of one team; all of them if not given.
     """
 
     def __init__(

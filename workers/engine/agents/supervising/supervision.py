@@ -42,7 +42,8 @@ class SlotProcess:
     Parameters
     ----------
     argv : sequence of str
-        What runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a line.
+        The command that runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a
+        line.
     on_news : callable
         Called without arguments whenever a report has arrived that says something new.
     on_event : callable
@@ -52,7 +53,7 @@ class SlotProcess:
     enclose : callable, optional
         Gives, by name and command, the command and environment behind a wall, at each start.
     works_for : callable, optional
-        Whether a query is one that the process may tell of: by its id.
+        Takes a query's id; true where the process may report on it.
     log : callable, optional
         Takes its standard error, and what gives its name by then; without it that is the agent's own.
     """

@@ -81,7 +81,7 @@ class UsageAttribution:
     Parameters
     ----------
     base_path : Path
-        Where to keep what the slot takes without any query: in its folder, beside those of the node's other slots. A
+        The file for what the slot takes without any query: in its folder, beside those of the node's other slots. A
         slot that starts with queries cannot tell.
     """
 

@@ -32,15 +32,15 @@ class CopyLimits:
     Parameters
     ----------
     least_bytes : int
-        From how many bytes on disk on a state goes ahead.
+        Bytes on disk from which on a state goes ahead.
     most_share : float
-        Up to which share of a text its difference is sent, and not all of it.
+        The largest share of a text, from 0 to 1, up to which its difference is sent, and not all of it.
     small_bytes : int
-        What was sent last and is no longer than that is the last round: what is new since will be as little.
+        A round of no more bytes than that is the last one: what is new since will be as little.
     most_rounds : int
         Rounds after the copy, at most.
     shrinks_to : float
-        Up to which share of the round before a round is followed by another one.
+        The largest share of the round before, from 0 to 1, up to which a round is followed by another one.
     most_copies : int
         Copies that rounds follow, at most: where a round cannot be told from a copy, all goes again.
     """
@@ -83,7 +83,7 @@ def how_far(
     Parameters
     ----------
     is_over : bool
-        Whether it was over before: a copy is not made again for an heir that was ready once.
+        True where it was over before: a copy is not made again for an heir that was ready once.
     """
     if not is_ready:
         return Ahead.WAIT

@@ -61,7 +61,7 @@ class Gifts:
         Parameters
         ----------
         sharing : int
-            How many gifts share the window of one parcel.
+            The number of gifts that share the window of one parcel.
         """
         gift = keys.gift_name(giver, taker.id)
         key = keys.handover(gift)

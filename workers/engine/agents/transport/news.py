@@ -56,7 +56,7 @@ def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> byt
     Parameters
     ----------
     most_share : float
-        Up to which share of the text its difference is worth sending.
+        The largest share of the text, from 0 to 1, up to which its difference is worth sending.
     """
     change = difference(last, text)
     if len(change) > most_share * len(text):
@@ -70,7 +70,7 @@ class News:
     Parameters
     ----------
     most_share : float
-        Up to which share of a record its difference is worth sending.
+        The largest share of a record, from 0 to 1, up to which its difference is worth sending.
     """
 
     def __init__(self, store: Any, *, most_share: float, keeps_stores: bool) -> None:

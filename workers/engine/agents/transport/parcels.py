@@ -54,7 +54,7 @@ class Files(Protocol):
         Parameters
         ----------
         first, length : int, optional
-            Where the part begins, and how many bytes it has at most; -1 for all that are left.
+            The byte at which the part begins, and the most bytes that it has; -1 for all that are left.
         """
 
     def write(self, name: str, kind: str, text: bytes) -> None:
@@ -233,9 +233,9 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int, shar
     Parameters
     ----------
     expires_s : int
-        After how many seconds it goes, where nobody offers it again.
+        The seconds after which it goes, where nobody offers it again.
     sharing : int, optional
-        How many parcels share the window.
+        The number of parcels that share the window.
     """
     manifest, taken = fields_of(broker, key, MANIFEST, NEXT)
     first = count_of(taken) or 0
@@ -326,7 +326,7 @@ def fetch(
     Parameters
     ----------
     expires_s : int
-        After how many seconds the hash goes, where nobody offers it again.
+        The seconds after which the hash goes, where nobody offers it again.
 
     Raises
     ------

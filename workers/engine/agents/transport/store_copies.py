@@ -90,7 +90,7 @@ class StoreCopies:
         Parameters
         ----------
         last : bytes
-            What went ahead last; its first line is enough.
+            The record that went ahead last; its first line is enough.
 
         Raises
         ------
