@@ -65,8 +65,7 @@ class Passed:
 
 
 class PassingRecords:
-    """Records on a node's disk of fragments that go on with sources and sinks of other nodes, or others with its
-    own."""
+    """A node's records of fragments whose sources and sinks come from other nodes, or go to them."""
 
     def __init__(self, store: NodeStore) -> None:
         self._records = SlotStore(store.data_dir, store.slot_dir("0"))
