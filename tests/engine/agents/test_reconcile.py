@@ -325,10 +325,10 @@ def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_sl
     for actual in (
             {}, {"f2-0": Actual("f2-0", FragmentState.STOPPED)}, {"f2-0": Actual("f2-0", FragmentState.BACKOFF)}):
         assert reconcile([leaving], actual, 0) == (Leave(leaving),)
-        assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()
+        assert reconcile([leaving], actual, 0, left_ids=frozenset({"f2-0"})) == ()
     back = fragment("f2-0", active=2)
     rests = {"f2-0": Actual("f2-0", FragmentState.STOPPED)}
-    assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
+    assert reconcile([back], rests, 0, left_ids=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
     assert reconcile([], rests, 0) == (Stop("f2-0", keep=False),), "a later plan drops it"
 
 

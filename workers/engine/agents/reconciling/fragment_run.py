@@ -69,19 +69,19 @@ class FragmentRun:
 
     @property
     def state(self) -> FragmentState:
-        """Where it stands."""
+        """The state of the fragment."""
         with self._lock:
             return self._state
 
     @property
     def since_ms(self) -> int:
-        """Since when it stands there."""
+        """The time since which it is in this state, in ms since the epoch."""
         with self._lock:
             return self._since_ms
 
     @property
     def has_done_a_batch(self) -> bool:
-        """Whether its query has, since it began, as far as was reported."""
+        """True where its query has, since it began, as far as was reported."""
         with self._lock:
             return self._has_done_a_batch
 
@@ -93,7 +93,7 @@ class FragmentRun:
 
     @property
     def routes(self) -> Routes:
-        """How streams are divided for divided readers."""
+        """Routes of streams to divided readers."""
         with self._lock:
             return self._routes
 
@@ -129,7 +129,7 @@ class FragmentRun:
         Parameters
         ----------
         activate_at_ms : int, optional
-            When it is looked at whether routes are in force.
+            The time of the next look at whether routes are in force, in ms since the epoch.
         """
         with self._lock:
             self._move(FragmentState.RUNNING, now_ms)
@@ -142,13 +142,13 @@ class FragmentRun:
             self.query, self.run_id, self.compiled = query, run_id, None
 
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
-        """What it reads is not there yet."""
+        """Note that its input is not there yet."""
         with self._lock:
             self._move(FragmentState.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
     def looks_now(self) -> None:
-        """What it waits for may have come."""
+        """Look again now: its input may have come."""
         with self._lock:
             if self._state is FragmentState.WAITING:
                 self._retry_at_ms = None
@@ -175,7 +175,7 @@ class FragmentRun:
             return None if self._gave_up else self._retry_at_ms
 
     def may_stand_by(self, *, now_ms: int) -> bool:
-        """Whether no query that stood by has failed just now."""
+        """True where no query that stood by has failed just now."""
         return now_ms >= self._stands_by_from_ms
 
     def standby_failed(self, *, now_ms: int) -> None:
@@ -210,7 +210,7 @@ class FragmentRun:
         Parameters
         ----------
         trigger_ms : int, optional
-            How far apart its batches were asked to begin.
+            The interval that its batches were asked to have, in ms.
         """
         with self._lock:
             if trigger_ms is not None:

@@ -102,7 +102,7 @@ class BrokerUsers:
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
-                shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
+                shown, trial = (self._passing.get(purpose, frozenset()) for purpose in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
                 self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED},
                           only_read=key_patterns.only_read(tuple(fragments.values())))
@@ -114,7 +114,7 @@ class BrokerUsers:
                 logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
 
     def works_for(self, query: str) -> bool:
-        """Whether the node works for a query, or has not cleared it away yet; of all where that is not known."""
+        """True where the node works for a query, or has not cleared it away yet; of all where that is not known."""
         return self.is_refused or self._known is None or query in self._known
 
     def look(self, *, is_away: bool) -> None:
@@ -133,14 +133,14 @@ class BrokerUsers:
         self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
 
     def _of_copies(self, fragment_ids: Collection[str]) -> Collection[str]:
-        held = self._broker.hgetall(keys.copies_at(self._store.node))
+        owners = self._broker.hgetall(keys.copies_at(self._store.node))
         return tuple(key_patterns.of_copies(
-            self._store.node, fragment_ids, {name.decode(): node.decode() for name, node in held.items()}))
+            self._store.node, fragment_ids, {name.decode(): node.decode() for name, node in owners.items()}))
 
-    def _let(self, what: str, patterns: set[str]) -> None:
+    def _let(self, purpose: str, patterns: set[str]) -> None:
         with self._lock:
-            if self._passing.get(what, frozenset()) != patterns:
-                self._passing[what] = frozenset(patterns)
+            if self._passing.get(purpose, frozenset()) != patterns:
+                self._passing[purpose] = frozenset(patterns)
                 self.expect()
 
     def _set(self, role: str, patterns: Collection[str], *, only_read: Collection[str] = ()) -> None:
@@ -149,8 +149,8 @@ class BrokerUsers:
         To channels that are ``only_read`` it adds no block: whoever reads a stream of another team must not forge its
         events for others who read it. What a reader does there beside reading (it frees blocks) it may.
         """
-        name, given = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
-        rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in given)
+        name, allowed = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
+        rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in allowed)
         if only_read:
             adds = (rule for rule in rules if rule.startswith("~") and rule[1:] not in only_read)
             rules = ("-xadd", *rules, f"(+xadd {' '.join(adds)})")

@@ -32,12 +32,12 @@ TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe a
 
 
 class UnreadableLine(Exception):
-    """What was said is none of what a slot says."""
+    """A line is none of those that a slot writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSaying:
-    """What a slot, a spare or the connector host says of itself."""
+    """A report of a slot, a spare or the connector host on itself."""
 
     state: str = "starting"
     refused: str = ""
@@ -70,7 +70,7 @@ def lines_of(stream: IO[bytes], *, most_bytes: int = MOST_BYTES) -> Iterator[byt
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """What a line says: a ``pulse``, an ``answer``, a secret to ``open``, or what a slot says of itself.
+    """The content of a line: a ``pulse``, an ``answer``, a secret to ``open``, or a slot's report on itself.
 
     Of that, a query, source, sink or event of which something else is said than there is to say is left out.
 

@@ -49,7 +49,8 @@ WARM_QUERIES = 3  # so that one plans while another waits for its source or its 
 
 @dataclass
 class TrialBaseline:
-    """What is found out once in the life of a slot's process: its CPU at rest, and that of queries without events."""
+    """Figures that are measured once in the life of a slot's process: its CPU at rest, and that of queries without
+    events."""
 
     is_warm: bool = False
     base_cpu: float | None = None
@@ -364,8 +365,8 @@ class Measurement:
     def _tell(self, state: str, of_s: float = 0.0) -> None:
         trial_store.tell(self._broker, self._order.id, TrialProgress(state, time.time_ns() // 1_000_000, of_s))
 
-    def _ask(self, do: str, *, within_s: float = COMMAND_S, **what: Any) -> dict[str, Any]:
-        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **what)
+    def _ask(self, do: str, *, within_s: float = COMMAND_S, **arguments: Any) -> dict[str, Any]:
+        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **arguments)
         if not answer["ok"]:
             raise TrialFailed(answer["code"], answer["message"], remedy=answer["remedy"])
         return answer

@@ -60,8 +60,8 @@ NOTHING = parcel_of(len(_NOTHING), lambda first, length: _NOTHING[first : first 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is known of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead,
-    and for which a copy of the state is to be made."""
+    """The state of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead, and
+    for which a copy of the state is to be made."""
 
     begun: frozenset[str] = frozenset()
     ready: frozenset[str] = frozenset()
@@ -96,7 +96,7 @@ class Carrier:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a handover with another node is under way for which every moment counts."""
+        """True where a handover with another node is under way for which every moment counts."""
         now_ms = self._clock_ms()
         return any(now_ms - since_ms < QUICK_MS for since_ms in self._since_ms.values())
 
@@ -110,16 +110,16 @@ class Carrier:
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
         fragments = desired.of_slot(slot)
-        given = self._unsettled(
+        gifts = self._unsettled(
             (fragment.id, taker) for fragment in fragments for taker in desired.takers if fragment.id in taker.taken)
         taken = self._unsettled((giver, heir) for heir in fragments for giver in heir.remote_givers)
         is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
-        if not is_moving and not given and not taken:
+        if not is_moving and not gifts and not taken:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
-        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*given, *taken)]
+        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*gifts, *taken)]
         self._forget(under_way)
         try:
             self._take_back_copies({heir.id for _, heir in leaving})
@@ -132,8 +132,8 @@ class Carrier:
                     with self._alone(heir.id):
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
-            for giver, taker in given:
-                self._pass(giver, taker, partial(self._gifts.send, sharing=len(given)))
+            for giver, taker in gifts:
+                self._pass(giver, taker, partial(self._gifts.send, sharing=len(gifts)))
             for giver, heir in taken:
                 self._pass(giver, heir, self._gifts.receive)
         except redis.RedisError:
@@ -162,10 +162,10 @@ class Carrier:
         try:
             yield
         except UNREADABLE as error:
-            why = f"{type(error).__name__}: {error}"[:300]
-            if self._unread.get(name) != why:
-                self._unread[name] = why
-                self._log.warning("what another node wrote cannot be read", fragment=name, why=why)
+            reason = f"{type(error).__name__}: {error}"[:300]
+            if self._unread.get(name) != reason:
+                self._unread[name] = reason
+                self._log.warning("what another node wrote cannot be read", fragment=name, why=reason)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
