@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ninja import Schema
+from dashboard.api.request_schema import RequestSchema
 
 
-class SwitchIn(Schema):
+class SwitchIn(RequestSchema):
     """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
     how many seconds it is held so then.
 
