@@ -19,6 +19,7 @@ from pydantic_core import from_json
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.contracts.reports import LEFT, QUERY_REPORTS, ConnectorReport, SinkReport
+from scheduler.contracts.times import LATEST_MS
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 
@@ -27,7 +28,6 @@ MOST_EVENTS, MOST_EVENT = 100, 65_536  # of a line, and characters of each (JSON
 MOST_NAME, MOST_TEXT = 200, 10_000  # characters of an event's names, and of what it says in words, which is cut
 LONGEST_GAP_MS = 2**31 - 1  # as it is stored
 LARGEST = 2**63 - 1
-LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
 
 
