@@ -195,13 +195,13 @@ def test_what_nodes_told_and_what_was_wrong_are_annotations(hush: dict[str, str]
 @pytest.mark.broker
 def test_an_event_that_cannot_be_kept_keeps_no_other_out(hush: dict[str, str], observed: redis.Redis) -> None:
     query = next(iter(load_estate().fragments))
-    for node, told in (
+    for node, event in (
         ("n1", {"kind": "left", "at_ms": NOW_S * 1000}), ("n1", {"kind": "left", "at_ms": 10 ** 30}),
         ("n1", {"kind": "handed_over", "fragment": query, "at_ms": NOW_S * 1000}),
         ("n2", {"kind": "left", "at_ms": NOW_S * 1000}),
     ):
         observed.xadd("weir:events", {
-            name: json.dumps(value) for name, value in {"node": node, **told}.items()})
+            name: json.dumps(value) for name, value in {"node": node, **event}.items()})
     recorder = Recorder()
     recorder.tick(NOW_S)
     recorder.tick(NOW_S + 5)
