@@ -10,8 +10,10 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
+from workers.engine.agents.reconciling.fragment_run import check_transition
 from workers.engine.agents.reconciling.handover_stages import HandoverStage
 from workers.engine.agents.reconciling.reconcile import (
+    ActivateRoutes,
     Actual,
     CloseOutlet,
     CloseTail,
@@ -30,7 +32,6 @@ from workers.engine.agents.reconciling.reconcile import (
     Stop,
     UnregisterReaders,
     Unroute,
-    check_transition,
     reconcile,
 )
 
@@ -254,6 +255,21 @@ def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_las
     assert actions(HandoverStage.ENDED, {"f1-0": Actual("f1-0", FragmentState.STOPPED)}) == ()
     assert actions(HandoverStage.OVER, {}) == (Stop("f1-0", keep=False),)
     assert actions(HandoverStage.END, {"f1-0": Actual("f1-0", FragmentState.RUNNING, busy=True)}) == ()
+
+
+def test_a_query_that_rests_since_the_broker_was_away_goes_on_before_it_ends_or_pauses():
+    outgoing, paused, due = fragment("f1-0"), fragment("f1-0", active=0), ActivateRoutes("f1-0")
+
+    def resting(state: FragmentState) -> dict[str, Actual]:
+        return {"f1-0": Actual("f1-0", state, activate_at_ms=5)}
+
+    def ending(state: FragmentState, now_ms: int) -> tuple:
+        return reconcile([], resting(state), now_ms, outgoing=[(outgoing, HandoverStage.END)])
+
+    assert ending(FragmentState.RUNNING, 4) == ending(FragmentState.STOPPED, 5) == (End(outgoing),)
+    assert ending(FragmentState.RUNNING, 5) == (due, End(outgoing))
+    assert reconcile([paused], resting(FragmentState.RUNNING), 5) == (due, Pause(paused))
+    assert reconcile([paused], resting(FragmentState.STOPPED), 5) == (Pause(paused),)
 
 
 def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():

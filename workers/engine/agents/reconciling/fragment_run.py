@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import States
+from scheduler.model.errors import InvalidTransition
 from workers.engine.channels.open_streams import QueryMode
 
 from .. import backoff
-from .reconcile import Actual, FragmentState, check_transition
+from .reconcile import Actual, FragmentState
 
 if TYPE_CHECKING:
     from workers.engine.spark.compile import CompiledQuery
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 8  # that are remembered: more than are waited for
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
+
+
+TRANSITIONS: Mapping[FragmentState, frozenset[FragmentState]] = {
+    FragmentState.STOPPED: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.STARTING: frozenset({FragmentState.WAITING, FragmentState.RUNNING, FragmentState.BACKOFF}),
+    FragmentState.WAITING: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.RUNNING: frozenset({FragmentState.DRAINING, FragmentState.BACKOFF}),
+    FragmentState.BACKOFF: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.DRAINING: frozenset({FragmentState.STOPPED}),
+}
+
+
+def check_transition(fragment_id: str, before: FragmentState, after: FragmentState) -> None:
+    """Raise InvalidTransition where the table has no such move."""
+    if after not in TRANSITIONS[before]:
+        message = f"Fragment {fragment_id} cannot go from {before} to {after}."
+        raise InvalidTransition(message, fragment=fragment_id, before=before, after=after)
 
 
 class FragmentRun:

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment
 from scheduler.contracts.partitioning import Partitioning
-from scheduler.model.errors import InvalidTransition
 
 from .delays import HURRIED_MS
 from .handover_stages import HandoverStage
@@ -27,23 +26,6 @@ class FragmentState(StrEnum):
     DRAINING = "draining"
     BACKOFF = "backoff"  # failed, to be tried again
     STOPPED = "stopped"  # no query, but a checkpoint: the slot was restarted, or the fragment was let go
-
-
-TRANSITIONS: Mapping[FragmentState, frozenset[FragmentState]] = {
-    FragmentState.STOPPED: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.STARTING: frozenset({FragmentState.WAITING, FragmentState.RUNNING, FragmentState.BACKOFF}),
-    FragmentState.WAITING: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.RUNNING: frozenset({FragmentState.DRAINING, FragmentState.BACKOFF}),
-    FragmentState.BACKOFF: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.DRAINING: frozenset({FragmentState.STOPPED}),
-}
-
-
-def check_transition(fragment_id: str, before: FragmentState, after: FragmentState) -> None:
-    """Raise InvalidTransition where the table has no such move."""
-    if after not in TRANSITIONS[before]:
-        message = f"Fragment {fragment_id} cannot go from {before} to {after}."
-        raise InvalidTransition(message, fragment=fragment_id, before=before, after=after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +253,7 @@ def reconcile(
             may_act = is_heir if actual_run is None else (
                 _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy))
             if may_act and fragment.id not in resting:
-                changes.append(Pause(fragment))
+                changes += [*_activation(actual_run, now_ms), Pause(fragment)]
         elif (fragment.leaving and fragment.id in left_ids) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
@@ -305,15 +287,18 @@ def _ceding(fragment: WantedFragment, stage: HandoverStage, actual_run: Actual |
     if stage is HandoverStage.END:
         is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
         hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
-        return [*hurry, End(fragment)]
+        return [*hurry, *_activation(actual_run, now_ms), End(fragment)]
     if actual_run is not None and actual_run.state is FragmentState.RUNNING:
         return [CopyState(fragment)] if stage is HandoverStage.COPY else _activation(actual_run, now_ms)
     return [Start(fragment)] if actual_run is None or not actual_run.gave_up else []
 
 
-def _activation(actual_run: Actual, now_ms: int) -> list[Action]:
-    is_due = actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms
-    return [ActivateRoutes(actual_run.id)] if is_due else []
+def _activation(actual_run: Actual | None, now_ms: int) -> list[Action]:
+    """A look at routes that is due. It also resumes a query that still rests since the broker was away: only then does
+    the query read what is left, before it ends or pauses."""
+    if actual_run is None or actual_run.state is not FragmentState.RUNNING or actual_run.activate_at_ms is None:
+        return []
+    return [ActivateRoutes(actual_run.id)] if actual_run.activate_at_ms <= now_ms else []
 
 
 def _may_act(actual_run: Actual, now_ms: int) -> bool:

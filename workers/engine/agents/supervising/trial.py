@@ -283,7 +283,7 @@ class Measurement:
             idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
             base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
             batches_per_s=round(trial_figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
-            measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
+            measured_s=window.measured_s,
             latency_s=window.latency_s, series=series,
             batches=tuple(trial_figures.row_of(batch, began_s=window.began_s) for batch in window.batches),
             machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,

@@ -51,6 +51,7 @@ from .parcels import (
 )
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
+REFUSED_MS = 10_000  # a slot may hear of a plan before it may touch the plan's keys: then this is not told
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
@@ -91,6 +92,7 @@ class Carrier:
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
         self._settled: set[str] = set()
+        self._refused_ms: dict[str, int] = {}  # by heir or gift, since when the broker refuses its keys
         self._unread: dict[str, str] = {}  # by heir or gift, why what another node wrote cannot be read
         self._log = logger()
 
@@ -158,10 +160,18 @@ class Carrier:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """A context in which what a slot of another node wrote is none of what is sent: it stops this one alone."""
+        """A context in which what a slot of another node wrote is none of what is sent: it stops this one alone.
+
+        Keys that the broker refuses are tried again, and told only where that lasts.
+        """
         try:
             yield
+            self._refused_ms.pop(name, None)
         except UNREADABLE as error:
+            now_ms = self._clock_ms()
+            is_refused = isinstance(error, redis.exceptions.NoPermissionError)
+            if is_refused and now_ms - self._refused_ms.setdefault(name, now_ms) < REFUSED_MS:
+                return
             reason = f"{type(error).__name__}: {error}"[:300]
             if self._unread.get(name) != reason:
                 self._unread[name] = reason
@@ -344,7 +354,7 @@ class Carrier:
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread):
+        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread, self._refused_ms):
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:
