@@ -208,16 +208,6 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
         broker_full=disk_is_full(persistence), broker_alone=is_alone, broker_memory=memory_in(memory))
 
 
-def worker_is_heard() -> bool:
-    """True if a worker did lately what is due; ``redis.RedisError`` where the broker does not answer."""
-    return bool(broker(settings.REDIS_URL).exists(keys.WORKER))
-
-
-def broker_is_full() -> bool:
-    """True if the broker could not write its file lately; ``redis.RedisError`` where it does not answer."""
-    return disk_is_full(broker(settings.REDIS_URL).info("persistence"))
-
-
 def worker_works() -> None:
     """Let the site know that a worker does what is due; for nobody where the broker is away."""
     with suppress(redis.RedisError):

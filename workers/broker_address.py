@@ -34,9 +34,9 @@ class ReplicatedService:
     db: int
 
     def login(self) -> dict[str, Any]:
-        """What a client of redis-py connects to the primary with."""
-        given = {"username": self.username, "password": self.password}
-        return {"db": self.db, **{name: value for name, value in given.items() if value}}
+        """The arguments with which a client of redis-py connects to the primary."""
+        credentials = {"username": self.username, "password": self.password}
+        return {"db": self.db, **{name: value for name, value in credentials.items() if value}}
 
 
 def replicated_service(url: str) -> ReplicatedService | None:

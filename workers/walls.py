@@ -57,7 +57,7 @@ class NoWall(OSError):
 
 
 class Wall(NamedTuple):
-    """What a command may reach beyond what every program may (``SYSTEM``). Paths are absolute.
+    """The access of a command beyond what every program has (``SYSTEM``). Paths are absolute.
 
     ``user`` is the number of the user and group that it runs as; None leaves it as it is. It gets a name, with ``home``
     as its home, for Java does not start without. ``keep`` are the paths that have to be reachable for that user,
@@ -97,9 +97,9 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _call(what: str, result: int) -> int:
+def _call(call: str, result: int) -> int:
     if result < 0:
-        raise NoWall(ctypes.get_errno(), f"{what}: {os.strerror(ctypes.get_errno())}")
+        raise NoWall(ctypes.get_errno(), f"{call}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
@@ -123,15 +123,15 @@ def closed_above(path: str, user: int) -> str | None:
 
 def _open_ways(paths: Iterable[str], user: int, home: str) -> None:
     """Let the user pass to these paths, and with a home have a name, in a mount namespace of this thread's own."""
-    ways: dict[str, list[str]] = {}
+    paths_below: dict[str, list[str]] = {}
     for path in _outermost(path for path in paths if os.path.exists(path)):
         if (closed := closed_above(path, user)) is not None:
-            ways.setdefault(closed, []).append(path)
+            paths_below.setdefault(closed, []).append(path)
     libc = _libc()
     _call("unshare", libc.unshare(_NEW_MOUNTS))
     _call("mount", libc.mount(None, b"/", None, _REC | _PRIVATE, None))
-    opened = {path: os.open(path, os.O_PATH) for below in ways.values() for path in below}
-    for closed, below in ways.items():
+    opened = {path: os.open(path, os.O_PATH) for below in paths_below.values() for path in below}
+    for closed, below in paths_below.items():
         _call("mount", libc.mount(b"tmpfs", closed.encode(), b"tmpfs", _NO_SUID_NO_DEV, b"mode=0755,size=1m"))
         for path in below:
             if os.path.isdir(f"/proc/self/fd/{opened[path]}"):

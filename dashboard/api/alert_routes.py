@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Query, Router, Schema, Status
+from ninja import Query, Router, Status
 from pydantic import Field, WithJsonSchema
 
 from dashboard.alerts import rules_in_force, selectors, services
@@ -26,6 +26,7 @@ from dashboard.api.answers.alerts import (
     WebhookRow,
 )
 from dashboard.api.answers.common import Page, row_of
+from dashboard.api.request_schema import RequestSchema
 from dashboard.api.schemas import page_of
 from dashboard.outbox import notice_choices
 from dashboard.outbox import services as outbox
@@ -45,14 +46,14 @@ ShowName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(selecto
 MOST_ID = 2**63 - 1
 
 
-class MuteIn(Schema):
+class MuteIn(RequestSchema):
     """A mute: ``rule``, ``element`` or ``both``, and for how many minutes, 30 days at most."""
 
     what: Annotated[str, WithJsonSchema({"type": "string", "enum": ["rule", "element", "both"]})]
     minutes: int = Field(ge=1, le=30 * 24 * 60 - 1)
 
 
-class RuleIn(Schema):
+class RuleIn(RequestSchema):
     """A rule; what is left out is as by default. ``dataflow`` names one of the team's for a rule of its own; without a
     team it is one of the estate's."""
 
@@ -66,7 +67,7 @@ class RuleIn(Schema):
     severity: Annotated[str | None, WithJsonSchema({"enum": [*SEVERITIES, None]})] = None
 
 
-class ChoiceIn(Schema):
+class ChoiceIn(RequestSchema):
     """The caller's choice of notification for one subject; ``daily`` in a digest."""
 
     subject: SubjectName
@@ -75,14 +76,14 @@ class ChoiceIn(Schema):
     daily: bool = False
 
 
-class ChoicesIn(Schema):
+class ChoicesIn(RequestSchema):
     """The choice by subject, and the address of mail; empty for none."""
 
     email: str = Field("", max_length=254)
     choices: list[ChoiceIn]
 
 
-class WebhookIn(Schema):
+class WebhookIn(RequestSchema):
     """A webhook of the caller's, or of a team that the caller is an admin of."""
 
     name: str = Field(min_length=1, max_length=80)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest
 from django.utils import timezone
-from ninja import Query, Router, Schema
+from ninja import Query, Router
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page, row_of
@@ -21,6 +21,7 @@ from dashboard.api.answers.controllers import (
     TeamPolicy,
 )
 from dashboard.api.query_parameters import ControllerName
+from dashboard.api.request_schema import RequestSchema
 from dashboard.approvals.services import machine_ordering
 from dashboard.controllers import selectors, services
 from dashboard.controllers.machines_told import machines_told
@@ -33,7 +34,7 @@ from scheduler.controllers.loop_values import DAY_S, Policy, Round
 router = Router()
 
 
-class PolicyIn(Schema):
+class PolicyIn(RequestSchema):
     """A team's permission for a controller; an empty team stands for what belongs to all."""
 
     team: str = ""

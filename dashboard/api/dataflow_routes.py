@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Field, Query, Router, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.adaptation import GoalsAnswer, GoalsOffer
@@ -37,6 +37,7 @@ from dashboard.api.answers.dataflows import (
 from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.request_schema import RequestSchema
 from dashboard.api.switch_schemas import SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
@@ -64,14 +65,14 @@ router = Router()
 OF_KEY = Query([], description="The values of a key's columns: it is for that key alone.")
 
 
-class GoalsIn(Schema):
+class GoalsIn(RequestSchema):
     """Goals by the keys of a document; null for none. With ``as_document`` those of the dataflow's document."""
 
     goals: dict[str, float | None] | None = None
     as_document: bool = False
 
 
-class PauseAtOnceIn(Schema):
+class PauseAtOnceIn(RequestSchema):
     """The reason for a pause without an approval: 1 to 300 characters on one line."""
 
     reason: str = Field(min_length=1, max_length=300)

@@ -9,9 +9,10 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router, Schema
+from ninja import Router
 
 from dashboard.api.answers.estate_choices import PacingAnswer, TenancyAnswer
+from dashboard.api.request_schema import RequestSchema
 from dashboard.operations.estate_store.estate_choices import WayInForce
 from dashboard.operations.estate_store.tenancy_choice import TENANCIES, TENANCY_CHOICE, TenancyKind, shared_slots
 from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
@@ -19,13 +20,13 @@ from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PA
 router = Router()
 
 
-class PacingIn(Schema):
+class PacingIn(RequestSchema):
     """A choice of pacing; empty for what the installation says."""
 
     pacing: str
 
 
-class TenancyIn(Schema):
+class TenancyIn(RequestSchema):
     """A choice of tenancy; empty for what the installation says."""
 
     tenancy: str

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
-from ninja import Query, Router, Schema, Status
+from ninja import Query, Router, Status
 
 from dashboard.api.answers.common import Page, row_of
 from dashboard.api.answers.profiles import (
@@ -22,6 +22,7 @@ from dashboard.api.answers.profiles import (
     TrialDetail,
 )
 from dashboard.api.query_parameters import Above, Count, NotNegative
+from dashboard.api.request_schema import RequestSchema
 from dashboard.api.schemas import page_of
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.profiles import selectors
@@ -48,14 +49,14 @@ BOUNDS = ("budget_s", "largest_threads", "smallest_rate_per_s", "largest_rate_pe
 STEERING = {"pause": pause_sweep, "resume": resume_sweep, "cancel": cancel_sweep}
 
 
-class ProfilesIn(Schema):
+class ProfilesIn(RequestSchema):
     """Profiles as the text of a CSV file; ``machine`` is the class of machine of rows that name none."""
 
     text: str
     machine: str = ""
 
 
-class SweepIn(Schema):
+class SweepIn(RequestSchema):
     """The target of a measurement: a ``type`` with a ``config``, a ``task`` of a ``dataflow``, or a ``profile`` again.
 
     How far and how long is as usual where it is not said, or as that profile was measured.

@@ -7,16 +7,17 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Field, Router, Schema, Status
+from ninja import Field, Router, Status
 
 from dashboard.api.answers.site import SavepointsOfDataflow
+from dashboard.api.request_schema import RequestSchema
 from dashboard.approvals import services
 from dashboard.approvals.savepoints_told import savepoints_told
 
 router = Router()
 
 
-class SavepointIn(Schema):
+class SavepointIn(RequestSchema):
     """A savepoint's name, which no other of the team has, and what it is for; each on one line."""
 
     name: str = Field(min_length=1, max_length=80)

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from ninja import Schema
 from pydantic import Field
 
 from dashboard.api.answers.common import row_of
@@ -35,6 +34,7 @@ from dashboard.api.query_parameters import (
     TeamWhenBehindName,
     WhenBehindName,
 )
+from dashboard.api.request_schema import RequestSchema
 from dashboard.approvals.approval_rules import current_rules, versions_of, waiting_rules
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft
@@ -58,14 +58,14 @@ from scheduler.model.task_types import TaskType
 PER_PAGE = 50
 
 
-class DocumentIn(Schema):
+class DocumentIn(RequestSchema):
     """A document as text; ``format`` is ``json`` or ``yaml``, told from the text where it is absent."""
 
     text: str
     format: Format = None
 
 
-class ScheduleIn(Schema):
+class ScheduleIn(RequestSchema):
     """The schedule that a dataflow is to run by; without a rate each source has its own."""
 
     pair: PairNames
@@ -111,13 +111,13 @@ class VersionIn(DocumentIn):
     begin_from: str = Field("", max_length=80)
 
 
-class ControllerIn(Schema):
+class ControllerIn(RequestSchema):
     """A team's permission for a controller: off, recommends or acts."""
 
     choice: ControllerName
 
 
-class MoveIn(Schema):
+class MoveIn(RequestSchema):
     """A query that is to go on in another slot, and those that go along with it: all of them or none."""
 
     query: str
@@ -125,7 +125,7 @@ class MoveIn(Schema):
     along: list[str] = []
 
 
-class _PolicyTexts(Schema):
+class _PolicyTexts(RequestSchema):
     guards: dict[str, str] = {}
     values: dict[str, float | str] = {}
     kind: Literal["", "value", "activation"] = ""
@@ -154,13 +154,13 @@ class GuardTrialIn(_PolicyTexts):
         return PolicyDraft({**policy.guards, **self.guards}, {**policy.values, **self.values}, self.kind or policy.kind)
 
 
-class CalendarIn(Schema):
+class CalendarIn(RequestSchema):
     """Days, as ISO dates: 2026-12-25."""
 
     days: list[date] = Field(max_length=1_000)
 
 
-class EventIn(Schema):
+class EventIn(RequestSchema):
     """An event that policies may name: its fields, and when it was, in ms since the epoch; now, where that is not said.
     """
 
@@ -168,7 +168,7 @@ class EventIn(Schema):
     at_ms: int | None = Field(None, ge=0, le=2**53)
 
 
-class CommentIn(Schema):
+class CommentIn(RequestSchema):
     """A comment: of the whole proposal, of one of its tasks, or in answer to a comment."""
 
     text: str
@@ -176,33 +176,33 @@ class CommentIn(Schema):
     reply_to: int | None = None
 
 
-class CommentEditIn(Schema):
+class CommentEditIn(RequestSchema):
     """The new text of a comment."""
 
     text: str
 
 
-class ResolutionIn(Schema):
+class ResolutionIn(RequestSchema):
     """The new state of a thread."""
 
     resolved: bool = True
 
 
-class ApprovalRulesIn(Schema):
+class ApprovalRulesIn(RequestSchema):
     """A team's rules of approval, whole (`docs/approvals.md`), and why they are as they are."""
 
     rules: dict[str, Any]
     note: str = ""
 
 
-class WhenBehindIn(Schema):
+class WhenBehindIn(RequestSchema):
     """The treatment of a dataflow that is too slow: ``spill``, ``pause`` or ``lose_oldest``; empty for its team's
     choice. What loses the oldest events has other outputs than it would have alone."""
 
     choice: WhenBehindName
 
 
-class WriteAgainIn(Schema):
+class WriteAgainIn(RequestSchema):
     """The events that a sink is to write again: ``refused`` events, or all that is kept ``since`` a time (empty: all of
     it). ``understood`` says that these may stand there twice then."""
 
@@ -211,64 +211,64 @@ class WriteAgainIn(Schema):
     understood: bool = False
 
 
-class LatencyIn(Schema):
+class LatencyIn(RequestSchema):
     """Latency limits as a document has them (``docs/dataflow_format.md``): a time, ``none``, a mapping or a list of
     them; null for what the dataflow's document says, or its team."""
 
     latency: Any
 
 
-class FreshnessIn(Schema):
+class FreshnessIn(RequestSchema):
     """The freshness of events, in seconds from 0.02 to 3,600; null where nobody waits for them."""
 
     freshness_s: float | None
 
 
-class TeamWhenBehindIn(Schema):
+class TeamWhenBehindIn(RequestSchema):
     """The treatment of a team's dataflows that are too slow and choose nothing themselves: ``spill`` or ``pause``."""
 
     choice: TeamWhenBehindName
 
 
-class JoiningIn(Schema):
+class JoiningIn(RequestSchema):
     """The way in which a submission joins what is under way."""
 
     fresh: bool = False
     begin: Beginning = "now"
 
 
-class ApprovalIn(Schema):
+class ApprovalIn(RequestSchema):
     """The digest of the plan that the reviewer looked at."""
 
     digest: str
     comment: str = ""
 
 
-class RejectionIn(Schema):
+class RejectionIn(RequestSchema):
     """The change that would be needed."""
 
     comment: str = Field(min_length=1)
 
 
-class AdoptionIn(Schema):
+class AdoptionIn(RequestSchema):
     """The key of the near miss to adopt."""
 
     key: str
 
 
-class SecretIn(Schema):
+class SecretIn(RequestSchema):
     """The value to keep."""
 
     value: SecretValue
 
 
-class ContainmentIn(Schema):
+class ContainmentIn(RequestSchema):
     """A choice of containment: plans may make tasks from wider ones that run, or not."""
 
     on: bool
 
 
-class TokenIn(Schema):
+class TokenIn(RequestSchema):
     """The use of the token, its permission at most, and its days (by default: a setting's)."""
 
     name: str

@@ -6,17 +6,18 @@ from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest
-from ninja import Router, Schema, Status
+from ninja import Router, Status
 from pydantic import Field
 
 from dashboard.api.answers.looks import SearchBegun, StreamSearch
+from dashboard.api.request_schema import RequestSchema
 from dashboard.explorer import stream_searches
 from scheduler.model.bounds import GUARD_CHARACTERS
 
 router = Router()
 
 
-class SearchIn(Schema):
+class SearchIn(RequestSchema):
     """The events of a stream to search: a condition over its columns, for how many seconds, and how many of them are
     kept at most."""
 

@@ -6,11 +6,12 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Field, Query, Router, Schema, Status
+from ninja import Field, Query, Router, Status
 from pydantic import WithJsonSchema
 
 from dashboard.api.answers.common import Page, row_of
 from dashboard.api.answers.simulations import SimulationAnswer, SimulationRow
+from dashboard.api.request_schema import RequestSchema
 from dashboard.api.schemas import page_of
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.replays import LONGEST_H
@@ -24,7 +25,7 @@ Algorithms = Annotated[list[str], WithJsonSchema({
     "type": "array", "items": {"type": "string", "enum": list(OFFERED)}, "minItems": 1, "uniqueItems": True})]
 
 
-class SideBySideIn(Schema):
+class SideBySideIn(RequestSchema):
     """The fields of `scheduler.adaptation.side_by_side.SimulationSetup`."""
 
     algorithms: Algorithms
@@ -39,7 +40,7 @@ class SideBySideIn(Schema):
     seed: int = Field(1, ge=0, lt=2**31)
 
 
-class ReplayIn(Schema):
+class ReplayIn(RequestSchema):
     """The hours of kept history to play."""
 
     hours: int = Field(24, ge=1, le=round(LONGEST_H))

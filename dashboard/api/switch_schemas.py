@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ninja import Schema
+from dashboard.api.request_schema import RequestSchema
 
 
-class SwitchIn(Schema):
+class SwitchIn(RequestSchema):
     """The alternate that a dynamic task is to have, the tasks that switch with it, by which of theirs, and the seconds
     that it is held so then.
 

@@ -155,4 +155,6 @@ def _waits_for(record: DataflowRecord, queries: list[str], mode: str) -> str:
     reason = ReasonRow.objects.filter(controller=BatchOpening.name, dataflow=record).first()
     if reason is not None:
         return f"The controller {title} said last: {reason.why}"
-    return "Weir opens them within half a minute." if mode == ACTS else "Weir asks about that within half a minute."
+    if mode == ACTS:  # its approval counts for one: others, and rules that demand more, are asked all the same
+        return "Weir opens them within half a minute, or asks those first who have to approve of that."
+    return "Weir asks about that within half a minute."

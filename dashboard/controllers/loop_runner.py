@@ -59,17 +59,21 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
 
 
 def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
-    """Make a step of the controllers that something waits for; the others have their turn in the loop."""
+    """Let the controllers decide that something waits for, whenever they did last; the others have their turn in the
+    loop."""
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():
         if COLLECTORS[controller.reads].is_urgent(world):
-            take_turn(controller, actuators[controller.name], world)
+            take_turn(controller, actuators[controller.name], world, is_urgent=True)
 
 
-def take_turn(controller: Controller, actuator: Actuator, world: StoredWorld) -> LoopStep:
-    """One step of one controller at the moment of a world, stored, and its commands carried out."""
+def take_turn(
+    controller: Controller, actuator: Actuator, world: StoredWorld, *, is_urgent: bool = False
+) -> LoopStep:
+    """One step of one controller at the moment of a world, stored, and its commands carried out; it decides where it is
+    due or urgent."""
     at = world.at
-    evidence = _collected(controller, world) if _is_wanted(controller, world) else None
+    evidence = _collected(controller, world) if _is_wanted(controller, world, is_urgent=is_urgent) else None
     effects = _effects(controller, world) if controller.name in world.followed else {}
     with audited(actor=None, verb="controller.step") as audit:
         loop = stored_rounds.loop_for_update()
@@ -105,10 +109,10 @@ def _followed(controller: Controller, state: LoopState) -> list[RoundRow]:
     return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile"))
 
 
-def _is_wanted(controller: Controller, world: StoredWorld) -> bool:
+def _is_wanted(controller: Controller, world: StoredWorld, *, is_urgent: bool = False) -> bool:
     """True if it is to decide now: it is time, and anybody wants to hear of it."""
     decided_s = world.decided_s.get(controller.name, 0.0)
-    return is_due(controller, decided_s=decided_s, now_s=world.now_s) and any(
+    return (is_urgent or is_due(controller, decided_s=decided_s, now_s=world.now_s)) and any(
         policy.mode != OFF for policy in world.policies[controller.name].values())
 
 

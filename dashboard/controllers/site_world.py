@@ -15,6 +15,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.adapted_elements import adapted_elements
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
+from dashboard.controllers.overloads import OVERLOADED
 from dashboard.controllers.stored_rounds import decided_s, followed_controllers, policies_of_all, round_of
 from dashboard.controllers.used_profiles import drifts_since, free_slots, past_profiles, used_profiles, where_measured
 from dashboard.history.history_store import DatabaseHistory
@@ -232,6 +233,11 @@ class StoredWorld:
     def algorithm(self) -> str:
         """The algorithm of the settings."""
         return str(settings.ADAPTATION)
+
+    @property
+    def overloaded(self) -> Collection[str]:
+        """As this process has looked for them lately."""
+        return OVERLOADED.lasting(self.now_s)
 
     def elements(self) -> Mapping[str, AdaptedElement]:
         """The adapted elements, by the guards' newest values and the holds."""

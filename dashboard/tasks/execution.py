@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import redis
 import structlog
 from django.conf import settings
+from django.db import InterfaceError, OperationalError
 from django.utils import timezone
 
 from dashboard import queue
@@ -20,6 +21,7 @@ from dashboard.queue import app
 from dashboard.savepoint_records.savepoint_following import follow_savepoints
 from dashboard.savepoint_records.selectors import asked_of_node
 from dashboard.teams.selectors import sealed_secrets
+from scheduler.model.task_types import TaskType
 from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
 from workers.engine import sealed_secrets as secrets
@@ -69,7 +71,8 @@ def advance_proposals() -> int:
 def publish(nodes: Iterable[str] | None = None) -> None:
     """Write teams' secrets, sealed, and the desired state of these nodes to the broker; without names, of all.
 
-    Each is made from the node's own part of the estate. What stands there already is left alone.
+    Each is made from the node's own part of the estate. What stands there already is left alone. A node whose state
+    cannot be made or written keeps no other from its own, and is tried again when all are published next.
     """
     stamp = current_stamp()
     types = registry.task_types()
@@ -78,18 +81,26 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         secrets.publish(broker, sealed_secrets())
         elements, generation, revision = elements_in_waves()
         wave_publishing.publish_waves(broker, elements, generation=generation, revision=revision)
+        are_all_written = True
         for node in names:
-            part, (needs, savepoints) = load_part_with(
-                node, lambda part, node=node: (needs_in_part(part), asked_of_node(node)))
-            desired_state = desired_publishing.desired_of(
-                part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving,
-                kept_savepoints=savepoints.kept)
-            if not desired_publishing.stands(broker, desired_state) and not desired_publishing.publish(
-                    broker, desired_state):
-                log.warning("newer_desired_state_stands", node=node, version=desired_state.version,
-                            revision=desired_state.revision)
-        if nodes is None:
+            try:
+                _publish_node(broker, node, types)
+            except (OperationalError, InterfaceError, redis.ConnectionError, redis.TimeoutError):
+                raise  # no node can be written
+            except Exception:
+                are_all_written = False
+                log.exception("node_not_published", node=node)
+        if nodes is None and are_all_written:
             _PUBLISHED.note(names, stamp, desired_publishing.texts(broker, names))
+
+
+def _publish_node(broker: redis.Redis, node: str, types: Mapping[str, TaskType]) -> None:
+    part, (needs, savepoints) = load_part_with(node, lambda part: (needs_in_part(part), asked_of_node(node)))
+    desired_state = desired_publishing.desired_of(
+        part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving, kept_savepoints=savepoints.kept)
+    if not desired_publishing.stands(broker, desired_state) and not desired_publishing.publish(broker, desired_state):
+        log.warning("newer_desired_state_stands", node=node, version=desired_state.version,
+                    revision=desired_state.revision)
 
 
 class _Published:

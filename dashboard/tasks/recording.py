@@ -16,10 +16,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import structlog
 from celery.signals import worker_ready, worker_shutdown
-from django.db import close_old_connections
+from django.db import InterfaceError, OperationalError, close_old_connections, transaction
 from django.utils import timezone
 
 from dashboard import jobs
@@ -145,13 +146,26 @@ class Recorder:
 
     def _annotate(self, now_s: int, wrong: dict[str, Finding], team_of: Callable[[str], str]) -> None:
         newest, events = jobs.notable_events_after(self._event)
-        note_pauses(events)
-        notes = annotations_of_events(events, team_of=team_of)
+        self._keep(events, team_of)
+        self._event = newest
         if self._findings is not None:  # of what was wrong already nobody knows since when
-            notes += annotations_of_findings(self._findings, wrong, at_s=now_s)
-        if notes:
-            self._history.annotate(notes)
-        self._event, self._findings = newest, wrong
+            self._history.annotate(annotations_of_findings(self._findings, wrong, at_s=now_s))
+        self._findings = wrong
+
+    def _keep(self, events: list[dict[str, Any]], team_of: Callable[[str], str]) -> None:
+        """Keep what nodes told. An event that cannot be kept is left out: it would keep those after it out for good."""
+        try:
+            with transaction.atomic():
+                note_pauses(events)
+                self._history.annotate(annotations_of_events(events, team_of=team_of))
+        except (OperationalError, InterfaceError):  # of the database, not of an event: it is tried again
+            raise
+        except Exception as error:
+            if len(events) > 1:
+                for event in events:
+                    self._keep([event], team_of)
+            else:
+                log.warning("event_not_recorded", told=str(events)[:500], error=f"{type(error).__name__}: {error}")
 
 
 class RecorderThread(threading.Thread):

@@ -14,9 +14,11 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import SchemaValidator, from_json
 
 from scheduler.model.errors import WeirError
+
+from .early_refusal import refused_early
 
 T = TypeVar("T")
 
@@ -47,20 +49,21 @@ class Codec(Generic[T]):
         self._named = {stored: name for name, stored in stored_as.items()}
         self._left_out = (lambda name: name not in always) if sparse else (lambda name: False)
         self._adapter = TypeAdapter(kind)
+        self._validator = SchemaValidator(refused_early(self._adapter.core_schema))
 
     def read(self, document: object) -> T:
         """The value of a JSON document that is parsed already."""
         if self._named and isinstance(document, Mapping):
             document = {self._named.get(name, name): value for name, value in document.items()}
         try:
-            return self._adapter.validate_python(document)
+            return self._validator.validate_python(document)
         except ValidationError as error:
             raise self._refusal(error) from error
 
     def loads(self, text: str | bytes) -> T:
         """The value of a JSON text; raises as `read` does, also where the text is no JSON."""
         try:
-            return self.read(from_json(text)) if self._named else self._adapter.validate_json(text)
+            return self.read(from_json(text)) if self._named else self._validator.validate_json(text)
         except ValidationError as error:
             raise self._refusal(error) from error
         except ValueError as error:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .codec import Codec, InvalidContract
+from .times import MomentMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +17,7 @@ class CopyReport:
     batch: int
     places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     bases: Mapping[str, int] = field(default_factory=dict)
-    at_ms: int = 0
+    at_ms: MomentMs = 0
 
 
 COPY_REPORTS = Codec(CopyReport)

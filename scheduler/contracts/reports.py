@@ -12,6 +12,7 @@ from scheduler.model.ring import Ring
 
 from .codec import Codec, InvalidContract
 from .partitioning import Quota
+from .times import MomentMs
 
 RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
 STARTING, STALLED = "starting", "stalled"
@@ -38,14 +39,14 @@ class QueryReport:
     busy_ms: int = 0
     rate_per_s: float | None = None  # events/s that it takes in; with a source, those that it makes
     idle_ms: int | None = None  # for how long it has taken in nothing
-    since_ms: int = 0
+    since_ms: MomentMs = 0
     restarts: int = 0
     failures: int = 0
     error: str | None = None
     failed_tasks: tuple[str, ...] = ()  # where the error was, as far as that can be told
     traceback: str = ""
     gave_up: bool = False  # it failed alike too often, and is tried again when somebody says so
-    retry_at_ms: int | None = None
+    retry_at_ms: MomentMs | None = None
     throttled_by: str | None = None  # the full channel that it waits for
     run_id: str | None = None
     outlets: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class QueryReport:
     threads: int = 1
     cpu: float | None = None
     memory: float | None = None
-    committed_at_ms: int | None = None  # when its newest batch with events was done: the age of its checkpoint
+    committed_at_ms: MomentMs | None = None  # when its newest batch with events was done: the age of its checkpoint
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     # Of its state, where copies are asked for: how many machines it may lose, how many copies it is to have (0: it is
@@ -64,7 +65,7 @@ class QueryReport:
     survives: int | None = None
     copies: int | None = None
     held_by: tuple[str, ...] = ()
-    copied_at_ms: int | None = None
+    copied_at_ms: MomentMs | None = None
     lacks_none: bool = False
     not_copied: str | None = None
     copy_left_ms: int | None = None
@@ -173,13 +174,13 @@ class ConnectorReport:
     """
 
     state: str = "starting"
-    since_ms: int = 0
+    since_ms: MomentMs = 0
     error: str | None = None
-    retry_at_ms: int | None = None
+    retry_at_ms: MomentMs | None = None
     restarts: int = 0
     events: int = 0  # that it has written since it was opened
     dead: int = 0
-    at_ms: int | None = None  # when its last event came
+    at_ms: MomentMs | None = None  # when its last event came
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,19 +192,19 @@ class SinkReport:
     """
 
     state: str = "starting"
-    since_ms: int = 0
+    since_ms: MomentMs = 0
     error: str | None = None
-    retry_at_ms: int | None = None
+    retry_at_ms: MomentMs | None = None
     restarts: int = 0
     channel: str = ""  # in which its events come
     events: int = 0  # that it has written since it was started
     refused: int = 0
     rate_per_s: float | None = None
     waiting: int = 0  # events in its channel that are not written yet
-    waiting_since_ms: int | None = None  # when the oldest of these came
+    waiting_since_ms: MomentMs | None = None  # when the oldest of these came
     kept: int = 0  # events that are written, and kept to be written again
-    kept_since_ms: int | None = None
-    at_ms: int | None = None  # when it wrote last
+    kept_since_ms: MomentMs | None = None
+    at_ms: MomentMs | None = None  # when it wrote last
 
 
 @dataclass(frozen=True, slots=True)

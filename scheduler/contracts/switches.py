@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from .codec import Codec
+from .times import MomentMs
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class AlternateSwitch:
     query: str
     batch: int
     seq: int
-    at_ms: int
+    at_ms: MomentMs
     warming: str = ""
 
 
@@ -37,7 +38,7 @@ class KeySwitch:
     query: str
     batch: int
     seq: int
-    at_ms: int
+    at_ms: MomentMs
 
 
 def warming_since_ms(switches: Iterable[AlternateSwitch], queries: Collection[str], warming: str) -> int | None:

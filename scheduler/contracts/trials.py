@@ -135,7 +135,6 @@ class TrialResult:
     batches_per_s: float | None = None
     took_s: float = 0.0
     measured_s: float = 0.0
-    ended_early: bool = False  # latency grew so clearly that nothing more was to be learnt
     at_ms: int = 0
     latency_s: Mapping[str, float] = field(default_factory=dict)
     series: tuple[TrialSample, ...] = ()

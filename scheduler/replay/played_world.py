@@ -80,7 +80,7 @@ class PlayedWorld:
         self.actuator = PlayedActuator(setup, setup.estate, self.profiles, self._cost_of)
         self._slow = SlowChains(setup.hold_s, setup.intervals.usual_s)
         self.history = MemoryHistory()
-        self.minute_forecasts = MinuteForecasts()
+        self.minute_forecasts, self.overloaded = MinuteForecasts(), frozenset[str]()  # it decides when it is due
         self.state = LoopState(clock_s=setup.begin_s)
         self.now_s = setup.begin_s
         self.loads: Mapping[str, QueryLoad] = {}

@@ -20,6 +20,7 @@ from .killed_bundles import recoveries
 from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
+from .rising_rate import rising
 from .state_elsewhere import measure_folds
 from .word_counts import HOLDERS, cost_of_copies
 
@@ -52,6 +53,10 @@ def _recovery(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
             repeats=given.repeats)
 
 
+def _scaling(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "scaling", list(rising(given.rates, step_s=given.step_s))
+
+
 def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     yield "folds", measure_folds(repeats=given.repeats, events=given.events, batches=given.batches)
 
@@ -72,6 +77,7 @@ FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lin
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
     "recovery": (_recovery, "how soon bundles go on whose machine has died"),
+    "scaling": (_scaling, "how soon bundles are added while the rate rises, on a whole system"),
     "folds": (_folds, "a word count with its state in other places, without Spark"),
     "sizes": (_sizes, "how large copies of one are by their interval, without Spark"),
     "words": (_words, "what copies on other nodes cost the peak of one, on Spark")}
@@ -101,6 +107,10 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--copy-s", type=positive, default=1.0, help="recovery: seconds between two copies of a state")
     parser.add_argument(
         "--lost-s", type=positive, default=2.0, help="recovery: a node is missed after so long without a heartbeat, s")
+    parser.add_argument(
+        "--rates", type=positive, nargs="+", default=[300.0, 600.0, 1_200.0],
+        help="scaling: one after the other, events/s")
+    parser.add_argument("--step-s", type=positive, default=240.0, help="scaling: how long each rate lasts")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.benches.arguments import count, positive
@@ -26,10 +27,10 @@ LIMITS = ("none", "10 s", "5 s", "2 s", "500 ms", "100 ms", "20 ms")
 
 
 @contextmanager
-def system(data: Path, *, slots: int) -> Iterator[Mapping[str, str]]:
-    """A whole system in a folder; the environment in which programs reach it."""
+def system(data: Path, *, slots: int, more: Mapping[str, str] = MappingProxyType({})) -> Iterator[Mapping[str, str]]:
+    """A whole system in a folder, with more variables; the environment in which programs reach it."""
     variables = {key: value for key, value in os.environ.items() if key not in ("REDIS_URL", "DATABASE_URL")}
-    environment = {**variables, "PYTHONPATH": str(ROOT), "WEIR_DATA_DIR": str(data)}
+    environment = {**variables, "PYTHONPATH": str(ROOT), "WEIR_DATA_DIR": str(data), **more}
     with (data / "up.log").open("ab") as log:
         process = spawn(
             [sys.executable, "-P", "-m", "workers.launcher", "--slots", str(slots), "--port", str(free_port()),

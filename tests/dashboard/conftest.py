@@ -6,6 +6,8 @@ import pytest
 
 from dashboard import jobs
 from dashboard.controllers import site_world
+from dashboard.operations.diagnosis import probes
+from dashboard.operations.live_view.estate_view import SharedViews
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
 from tests.dashboard.building import World, make_world
@@ -26,6 +28,7 @@ def _surroundings(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SURROUNDINGS.items():
         setattr(settings, name, value)
     monkeypatch.setattr(site_world, "FORECASTS", MinuteForecasts())
+    monkeypatch.setattr(probes, "_VIEWS", SharedViews(for_s=0.0))  # who asks again has changed something
 
 
 @pytest.fixture(autouse=True)

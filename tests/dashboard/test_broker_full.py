@@ -76,7 +76,7 @@ def writes(client: redis.Redis) -> bool:
 
 def test_it_is_named_with_a_remedy_and_passes_by_itself(small_broker, world: World) -> None:
     folder, client = small_broker
-    assert not jobs.broker_is_full()
+    assert not jobs.read_live((), {}).broker_full
     ballast = fill(folder)
     error = refuse(client)
     assert as_weir_error(error).code == "disk_full"
@@ -86,7 +86,7 @@ def test_it_is_named_with_a_remedy_and_passes_by_itself(small_broker, world: Wor
         ("broker", "full")], "nodes and worker cannot be heard, and that is not their fault"
     ballast.unlink()
     until(lambda: writes(client))
-    assert not jobs.broker_is_full()
+    assert not jobs.read_live((), {}).broker_full
 
 
 def test_a_full_memory_is_named_with_a_remedy_and_passes_by_itself(broker_url, broker, settings, world: World) -> None:
@@ -112,7 +112,7 @@ def test_a_full_memory_is_named_with_a_remedy_and_passes_by_itself(broker_url, b
         jobs._window.cache_clear()
         assert set(named()) - set(before) == {("broker", "memory")} and broker_check() == "full"
         jobs.worker_works()
-        assert jobs.worker_is_heard(), "who works says so at a full broker"
+        assert jobs.read_live((), {}).worker, "who works says so at a full broker"
     jobs._window.cache_clear()
     assert named() == before and broker_check() == "ok"
 

@@ -338,9 +338,6 @@ def test_a_package_of_task_types_that_cannot_be_read_is_named(world: World, monk
 def test_a_broker_without_its_replica_is_told_and_serves(world, monkeypatch) -> None:
     running(world.carla, world.city, document("traffic"), world.ana)
     observe(monkeypatch, broker_alone=True)
-    monkeypatch.setattr(jobs, "broker_is_full", lambda: False)
-    monkeypatch.setattr(jobs, "worker_is_heard", lambda: True)
-    monkeypatch.setattr(jobs, "lacks_replica", lambda _: True)
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["broker"]) == (200, "alone")
     assert "new events are lost" in {finding.state: finding for finding in health.health(
@@ -350,7 +347,5 @@ def test_a_broker_without_its_replica_is_told_and_serves(world, monkeypatch) -> 
 @pytest.mark.parametrize(("unwalled", "walls"), [([], "ok"), (["user"], "missing"), (["files", "broker"], "missing")])
 def test_a_node_without_walls_is_a_remark_and_no_reason_not_to_serve(db, monkeypatch, unwalled, walls) -> None:
     observe(monkeypatch, node={"unwalled": unwalled})
-    monkeypatch.setattr(jobs, "broker_is_full", lambda: False)
-    monkeypatch.setattr(jobs, "worker_is_heard", lambda: True)
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["walls"]) == (200, walls)

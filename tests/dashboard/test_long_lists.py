@@ -23,7 +23,8 @@ from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.services import memberships, set_secret
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned
-from tests.dashboard.test_routes import QUERIES, Everything, drawn, everything, routes
+from tests.dashboard.one_of_each import QUERIES, Everything
+from tests.dashboard.test_routes import drawn, everything, routes
 
 __all__ = ["everything"]
 MANY = 60  # more than stand on a page

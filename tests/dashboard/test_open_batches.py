@@ -33,7 +33,7 @@ from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import BatchFigures, FragmentRow, ModesWanted
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.permissions import viewer_of
-from scheduler.approving import Freeze, Rules
+from scheduler.approving import Clause, Freeze, Rules
 from scheduler.controllers.batch_opening import LIMITED, BatchOpening
 from scheduler.controllers.dry_run import dry_run
 from scheduler.controllers.evidence import mode_evidence
@@ -186,6 +186,15 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
     assert opened(record)
     played.run(120)
     assert rounds() == ["kept"] and told(world, record)["state"] == "met"
+
+
+def test_who_has_to_approve_is_asked_first_as_it_was_told(world: World, played: Played, record: DataflowRecord) -> None:
+    set_rules(actor=world.dev, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
+    played.run(14)
+    assert "or asks those first who have to approve" in told(world, record)["remedies"][0]["words"]
+    played.run(16)
+    assert not opened(record) and rounds() == ["asked"]
+    assert "waits for its approvals" in told(world, record)["remedies"][0]["words"]
 
 
 def test_a_freeze_holds_a_setting_like_any_plan(world: World, played: Played, record: DataflowRecord) -> None:

@@ -192,6 +192,24 @@ def test_what_nodes_told_and_what_was_wrong_are_annotations(hush: dict[str, str]
     assert list(of_node) == [(NOW_S + 5, ALARM), (NOW_S + 15, OVER)]
 
 
+@pytest.mark.broker
+def test_an_event_that_cannot_be_kept_keeps_no_other_out(hush: dict[str, str], observed: redis.Redis) -> None:
+    query = next(iter(load_estate().fragments))
+    for node, event in (
+        ("n1", {"kind": "left", "at_ms": NOW_S * 1000}), ("n1", {"kind": "left", "at_ms": 10 ** 30}),
+        ("n1", {"kind": "handed_over", "fragment": query, "at_ms": NOW_S * 1000}),
+        ("n2", {"kind": "left", "at_ms": NOW_S * 1000}),
+    ):
+        observed.xadd("weir:events", {
+            name: json.dumps(value) for name, value in {"node": node, **event}.items()})
+    recorder = Recorder()
+    recorder.tick(NOW_S)
+    recorder.tick(NOW_S + 5)
+    recorder.stop()
+    assert list(AnnotationRow.objects.filter(what="left").order_by("subject").values_list("subject", flat=True)) == [
+        "n1", "n2"]
+
+
 def test_plans_that_are_done_are_annotations_of_dataflow_and_queries(world: World) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     notes = AnnotationRow.objects.filter(what="submit")

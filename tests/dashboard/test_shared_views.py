@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, namedtuple
 from dataclasses import replace
 
 import pytest
@@ -14,6 +14,7 @@ from dashboard.catalog.kept_records import records_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import may_know_of
 from dashboard.live.live_protocol import build
+from dashboard.operations.diagnosis import health, probes
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.live_view import estate_view as views
 from dashboard.operations.live_view.estate_view import SharedViews, one_look, view_for
@@ -48,6 +49,21 @@ def test_those_who_may_know_the_same_share_a_view_for_a_moment(world: World, loo
     now_s[0] += views.SHARED_S
     assert shared.view_for(vera) is not first
     assert looked == [vera.scope, mo.scope, vera.scope]
+
+
+def test_whoever_asks_whether_the_site_is_ready_shares_a_view(
+    world: World, client: Client, looked: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    now_s = [100.0]
+    monkeypatch.setattr(probes, "_VIEWS", SharedViews(lambda: now_s[0], for_s=1.0))
+    running(world.carla, world.city, document("alpha"), world.ana)
+    looked.clear()
+    assert [client.get("/readyz").status_code for _ in range(9)] == [200] * 9 and len(looked) == 1
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda _: namedtuple("usage", "free")(1 << 20))
+    assert client.get("/readyz").status_code == 503, "what makes it a 503 is looked at each time"
+    now_s[0] += 1.0
+    client.get("/readyz")
+    assert len(looked) == 2
 
 
 def test_one_look_ends(world: World, looked: list[str]):

@@ -25,6 +25,7 @@ from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
 from dashboard.operations.selectors import notable_events, output_tail
+from dashboard.operations.services import register_node
 from dashboard.plans.models import PlanRecord
 from dashboard.queue import LONGEST_TASK_S, VISIBILITY_TIMEOUT_S
 from dashboard.tasks import execution, measuring, planning, telemetry
@@ -179,6 +180,17 @@ def test_what_stands_is_not_made_again_until_it_is_lost_or_the_estate_moves(
     assert len(made) == 2
     execution.republish_desired(in_full=False)
     assert len(made) == 2
+
+
+def test_a_node_that_cannot_be_written_keeps_no_other_from_its_state(world: World, broker: redis.Redis):
+    register_node(name="n2", slots=1)
+    running(world.carla, world.city, document("traffic"), world.ana)
+    broker.rpush("weir:desired:n1", "no text")
+    execution.republish_desired()
+    assert DESIRED_STATES.loads(broker.get("weir:desired:n2")).node == "n2"
+    broker.delete("weir:desired:n1")
+    execution.republish_desired(in_full=False)  # what could not be written is not taken for written
+    assert DESIRED_STATES.loads(broker.get("weir:desired:n1")).wanted
 
 
 @pytest.mark.parametrize("read", ["needs_in_part", "asked_of_node"])

@@ -1,4 +1,4 @@
-"""How full the broker's memory is, and who waits for room.
+"""The broker's memory: how full it is, and who waits for room.
 
 A broker with a bound (``maxmemory``) refuses what would take more. Before it comes to that, writers of the channels
 that hold most wait, as for any full channel, so that nobody fills the broker for others. Where something else fills it,
@@ -42,7 +42,7 @@ _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[
 
 
 def memory_of(broker: redis.Redis) -> BrokerMemory:
-    """How full the broker is; ``redis.RedisError`` where it does not say."""
+    """Memory that the broker uses, and its limit; ``redis.RedisError`` where it does not say."""
     return memory_in(broker.info("memory"))
 
 
@@ -54,12 +54,12 @@ def memory_in(facts: Mapping[str, Any]) -> BrokerMemory:
 
 
 def disk_is_full(facts: Mapping[str, Any]) -> bool:
-    """Whether it could not write its file lately, by what it says of its persistence."""
+    """True where it could not write its file lately, by what it says of its persistence."""
     return bool(facts.get("aof_last_write_status", "ok") != "ok")
 
 
 def why_refused(error: redis.RedisError) -> tuple[str, str]:
-    """What an error says of the broker, and what helps."""
+    """The cause of a broker's error, and the remedy."""
     if isinstance(error, redis.exceptions.OutOfMemoryError):
         return "The memory of the broker is full", REMEDY
     return "The broker does not answer", "Try again soon."

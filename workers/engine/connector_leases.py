@@ -17,10 +17,10 @@ HELD_MS = 10_000  # after which what another node holds that is to let go is tak
 
 
 class Holding:
-    """Who holds each of some things."""
+    """Holders of sources or sinks: the node that has each."""
 
-    def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], held: Callable[[str], str]) -> None:
-        self._broker, self._state, self._held = broker, state, held
+    def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], holdings: Callable[[str], str]) -> None:
+        self._broker, self._state, self._held = broker, state, holdings
 
     def take(self, name: str, node: str, *, by_force: bool = False) -> bool:
         """Hold it from now on; False where another does."""
@@ -53,5 +53,5 @@ class Holding:
         return (self._broker.hget(self._state(name), "node") or b"").decode(errors="replace")
 
     def names(self, node: str) -> frozenset[str]:
-        """What a node holds."""
+        """Names of the sources or sinks that a node holds."""
         return frozenset(name.decode(errors="replace") for name in self._broker.smembers(self._held(node)))

@@ -53,7 +53,7 @@ def desired_of(
     needs: Mapping[str, Needed] | None = None, saving: Mapping[str, Sequence[str]] = MappingProxyType({}),
     kept_savepoints: Sequence[str] | None = None,
 ) -> DesiredState:
-    """What the estate wants of one node.
+    """The desired state of one node, by the estate.
 
     Parameters
     ----------
@@ -64,7 +64,8 @@ def desired_of(
     trigger_ms : int
         Interval between the micro-batches of each query that has none of its own.
     needs : mapping of str to Needed, optional
-        Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
+        The dataflows that need the first task of each fragment; by default told by the estate's dataflows, which a part
+        of it lacks.
     saving : mapping of str to sequence of str, optional
         By fragment: the named savepoints that its query is to leave.
     kept_savepoints : sequence of str, optional
@@ -87,20 +88,20 @@ def desired_of(
         for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
-                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                wanted_fragment = _wanted(estate, fragment, bundle, task_types, trigger_ms)
                 slots.setdefault(str(slot.index), []).append(replace(
-                    wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed),
+                    wanted_fragment, inputs=_with_terms(estate, fragment, wanted_fragment.inputs, needed),
                     savepoints=tuple(saving.get(bundle.id, ()))))
     heirs: dict[str, list[WantedFragment]] = {}
     for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
         for bundle in fragment.queries:
             _, origin = fragment.inherited_by(bundle)
             if origin == node != node_of(bundle.slot):
-                wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
-                heirs.setdefault(node_of(bundle.slot), []).append(wanted)
+                wanted_fragment = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                heirs.setdefault(node_of(bundle.slot), []).append(wanted_fragment)
     return DesiredState(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
-        remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
+        remote_heirs={node: tuple(fragments) for node, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()},
         takers=tuple(_takers(estate, node)),
         kept_savepoints=None if kept_savepoints is None else tuple(kept_savepoints))
@@ -126,13 +127,13 @@ def read(broker: redis.Redis, node: str) -> DesiredState | None:
 
 
 def stands(broker: redis.Redis, desired: DesiredState) -> bool:
-    """Whether just this is the desired state of its node in the broker."""
+    """True where just this is the desired state of its node in the broker."""
     text = broker.get(keys.desired(desired.node))
     return text is not None and text.decode() == DESIRED_STATES.dumps(desired)
 
 
 def texts(broker: redis.Redis, nodes: Sequence[str]) -> list[bytes | None]:
-    """What stands in the broker for each of these nodes, as it is there."""
+    """The texts of desired states that the broker has for these nodes."""
     return broker.mget([keys.desired(node) for node in nodes]) if nodes else []
 
 
@@ -173,7 +174,7 @@ def _wanted(
         remote_givers=tuple(giver.id for giver, taker in fragment.far_takers if taker is bundle)
         if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
-        if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
+        if bundle.leaving or any(bundle.id in sibling.taken for sibling in fragment.bundles) else {},
         restores=settings.restores,
     )
 
@@ -210,7 +211,8 @@ def _inputs(
         writers, above = estate.read_by(fragment, bundle, parent), estate.fragments[estate.places[parent][0]]
         by_writer = {writer.id: channel for channel, writer in writers.items()}
         inputs += [
-            Input(channel, parent, writer.leaving, after=tuple(by_writer[other.id] for other in above.before(writer)))
+            Input(channel, parent, writer.leaving,
+                  after=tuple(by_writer[earlier.id] for earlier in above.before(writer)))
             for channel, writer in writers.items()]
     return tuple(inputs)
 
@@ -271,7 +273,7 @@ def _heirs(estate: Estate, fragment: Fragment) -> dict[str, tuple[str, ...]]:
     """The fragment's readers that go on with the work of others, and of which: they take over their places."""
     readers = [estate.fragments[reader] for reader in sorted({*chain.from_iterable(fragment.outlets.values())})]
     bundles = {
-        bundle.id: tuple(dict.fromkeys((*bundle.inherits, *(other.id for other in reader.before(bundle)))))
+        bundle.id: tuple(dict.fromkeys((*bundle.inherits, *(earlier.id for earlier in reader.before(bundle)))))
         for reader in readers for bundle in reader.bundles if bundle.inherits}
     return {reader.id: reader.inherits for reader in readers if reader.inherits} | bundles
 
@@ -296,19 +298,19 @@ def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> Des
     if before is None:
         return desired
     desired = _with_heirs_passed(desired)
-    ran = {slot: wanted.fragments for slot, wanted in before.slots.items()}
+    ran = {slot: slot_state.fragments for slot, slot_state in before.slots.items()}
     by_id = {
         fragment.id: (slot, fragment)
         for by_slot in (before.handing_over, ran) for slot, fragments in by_slot.items() for fragment in fragments}
     ending: dict[str, list[WantedFragment]] = {}
     heirs = (*desired.wanted.values(), *desired.heirs_elsewhere.values())
     named = [name for fragment in heirs for name in fragment.inherits]
-    seen = set(desired.wanted)
+    needed_ids = set(desired.wanted)
     while named:
         name = named.pop()
-        if name in seen or name not in by_id:
+        if name in needed_ids or name not in by_id:
             continue
-        seen.add(name)
+        needed_ids.add(name)
         slot, fragment = by_id[name]
         ending.setdefault(slot, []).append(fragment)
         named += fragment.inherits
@@ -324,8 +326,8 @@ def without(desired: DesiredState, void: Collection[str]) -> DesiredState:
     return replace(desired, slots={
         slot: WantedSlot(tuple(
             replace(fragment, inherits=fragment.inherits[:-1], origin="") if fragment.id in void else fragment
-            for fragment in wanted.fragments))
-        for slot, wanted in desired.slots.items()})
+            for fragment in slot_state.fragments))
+        for slot, slot_state in desired.slots.items()})
 
 
 def with_intervals(desired: DesiredState, intervals_ms: Mapping[str, int]) -> DesiredState:
@@ -336,8 +338,8 @@ def with_intervals(desired: DesiredState, intervals_ms: Mapping[str, int]) -> De
         slot: WantedSlot(tuple(
             replace(fragment, trigger_ms=intervals_ms[fragment.id])
             if fragment.id in intervals_ms and not fragment.real_time else fragment
-            for fragment in wanted.fragments))
-        for slot, wanted in desired.slots.items()})
+            for fragment in slot_state.fragments))
+        for slot, slot_state in desired.slots.items()})
 
 
 def _with_heirs_passed(desired: DesiredState) -> DesiredState:

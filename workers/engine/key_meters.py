@@ -1,4 +1,4 @@
-"""What writers count of the keys by which they divide streams, read from the broker. Imports nothing of Spark."""
+"""Counters of the keys by which writers divide streams, read from the broker. Imports nothing of Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_BYTES = 32_768  # of what a writer tells of one reader
 
 
 def key_loads(broker: redis.Redis, writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
-    """How the events of tasks that are divided by key spread over keys, by their fragment, where enough were counted.
+    """Loads of keys of tasks that are divided by key, by their fragment, where enough were counted.
     """
     pairs = [(reader, query) for reader, queries in writers.items() for query in queries]
     pipeline = broker.pipeline(transaction=False)

@@ -1,5 +1,5 @@
-"""Which alternates were chosen for the keys of a dynamic task, in the broker: what chooses goes on with it after a
-kill, and so does a query that takes the task over."""
+"""Choices of alternates for the keys of a dynamic task, in the broker: what chooses goes on with it after a kill, and
+so does a query that takes the task over."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _KEPT_S = 90 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class KeyedChoices:
-    """What was chosen: by key the alternate, and the state of whatever chose it, which read up to ``place``; and the
-    alternates that people hold ``by_hand``, for which nothing else counts."""
+    """Choices of alternates by key: the alternate, and the state of whatever chose it, which read up to ``place``; and
+    the alternates that people hold ``by_hand``, for which nothing else counts."""
 
     place: tuple[int, int] = (-1, -1)
     alternates: Mapping[str, str] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class KeyedChoices:
 
 
 def read_choices(broker: redis.Redis, task_id: str) -> KeyedChoices:
-    """What was chosen last for a running task."""
+    """The last choices for a running task."""
     text = broker.get(keys.keyed(task_id))
     if text is None:
         return KeyedChoices()
@@ -71,7 +71,7 @@ def chosen_by_key(
     choices: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
     bound: float,
 ) -> KeyedChoices:
-    """What a learned guard has chosen when it has read what is new of some events.
+    """The choices of a learned guard when it has read the new ones of some events.
 
     Parameters
     ----------
@@ -83,15 +83,15 @@ def chosen_by_key(
         As `ForecastChoice` has it.
     """
     choice = ForecastChoice(shipped_choice(), bound)
-    place, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)
+    newest, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)
     for at, event in sorted((((event["_born"], event["_seq"]), event) for event in events), key=itemgetter(0)):
         key = key_text_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
-        if at <= place or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
+        if at <= newest or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
             continue
-        place, state = at, dict(states.get(key) or choice.start())
+        newest, state = at, dict(states.get(key) or choice.start())
         [(name, _)] = choice.step(state, event["variances"], event.get("error"))
         states[key] = state
         if name in among:
             alternates[key] = name
-    return replace(choices, place=place, alternates=alternates, states=states)
+    return replace(choices, place=newest, alternates=alternates, states=states)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
-    """When it came or was refused (ms since the epoch), why, where it was, and how it begins; a sink's has its event as
-    JSON there, and as the block that it was."""
+    """A dead letter that is kept: when it came or was refused (ms since the epoch), why, where it was, and how it
+    begins; a sink's has its event as JSON there, and as the block that it was."""
 
     id: str
     at_ms: int

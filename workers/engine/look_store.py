@@ -63,8 +63,8 @@ def order(broker: redis.Redis, look: LookOrder, *, owner: str) -> None:
 
 
 def seen(broker: redis.Redis, look_id: str, *, owner: str) -> LookProgress | None:
-    """What has come of a look, which goes on being asked for; None where this owner ordered no such look, or it is
-    over for a minute."""
+    """The progress of a look, which goes on being asked for; None where this owner ordered no such look, or it is over
+    for a minute."""
     pipeline = broker.pipeline(transaction=False)
     (ordered_by, text, block), left_s = pipeline.hmget(
         key(look_id), "owner", "state", "block").ttl(key(look_id)).execute()
@@ -119,12 +119,12 @@ def take(broker: redis.Redis, node: str, *, wait_s: float) -> LookOrder | None:
 
 
 def is_asked(broker: redis.Redis, look_id: str) -> bool:
-    """Whether somebody still asks."""
+    """True where somebody still asks."""
     return bool(broker.exists(_asked(look_id)))
 
 
 def state_of(broker: redis.Redis, look_id: str) -> LookState | None:
-    """How far a look is; None where nobody can ask for it any more."""
+    """The state of a look; None where nobody can ask for it any more."""
     text = broker.hget(key(look_id), "state")
     return None if text is None else LOOK_STATES.loads(text)
 

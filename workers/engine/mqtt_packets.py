@@ -73,8 +73,8 @@ def _cut_properties(packet: bytearray, *, has_mid: bool) -> None:
     of the packet, nothing is left behind them."""
     begin = 2 + int.from_bytes(packet[:2]) + (2 if has_mid else 0)
     length, behind = 0, begin
-    for place, digit in enumerate(packet[begin:begin + 4]):
-        length, behind = length | (digit & 0x7F) << 7 * place, begin + place + 1
+    for index, digit in enumerate(packet[begin:begin + 4]):
+        length, behind = length | (digit & 0x7F) << 7 * index, begin + index + 1
         if not digit & 0x80:
             break
     if length:

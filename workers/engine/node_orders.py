@@ -1,4 +1,4 @@
-"""What the site asks of a node's agent through the broker, and is answered: nothing crosses while nobody asks.
+"""Orders of the site to a node's agent through the broker, with answers: nothing crosses while nobody asks.
 
     weir:<orders>:<node>     list of orders that the node's agent has not taken yet (expires after 10 s)
     weir:<answer>:<order>    list with the answer (expires after 10 s)
@@ -40,7 +40,7 @@ class NodeOrders(Generic[Order, Answer]):
     Parameters
     ----------
     orders, answer : str
-        What keys of the two lists begin with, behind Weir's prefix.
+        Prefixes of the keys of the two lists, behind Weir's own.
     """
 
     orders: str
@@ -50,7 +50,7 @@ class NodeOrders(Generic[Order, Answer]):
     answer_codec: Codec[Answer]
 
     def ask(self, broker: redis.Redis, orders: Sequence[Order], *, within_s: float) -> dict[str, Answer]:
-        """What nodes answer in time, by node."""
+        """Answers of nodes that come in time, by node."""
         pipeline = broker.pipeline()
         for order in orders:
             pipeline.rpush(self._orders(order.node), self.order_codec.dumps(order))

@@ -1,4 +1,4 @@
-"""Which alternates of dynamic tasks worked on which events, as their queries noted it in the broker."""
+"""Switches of alternates as queries noted them in the broker: which alternate worked on which events."""
 
 from __future__ import annotations
 

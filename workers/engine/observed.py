@@ -1,4 +1,4 @@
-"""What is observed of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
+"""Observations of the estate: reports of nodes and meters of fragments, read from the broker and turned into rates.
 
 Reading is here, judging is pure: rates come from the difference of two readings. Imports nothing of Spark.
 """
@@ -37,7 +37,7 @@ class Meters:
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # query -> field -> count
 
     def of(self, fragment: Fragment) -> Mapping[str, int]:
-        """What all bundles of a fragment counted together."""
+        """The sums of counters over all bundles of a fragment."""
         if not fragment.divided:  # as most are not
             return self.counts.get(fragment.id, {})
         sums: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Meters:
 
 @dataclass(frozen=True, slots=True)
 class TaskFlow:
-    """What leaves a running task: its rate, its events so far, and their age since their source emitted them.
+    """The output of a running task: its rate, its events so far, and their age since their source emitted them.
 
     ``watermark_lag_ms`` is how far the latest event time that has left it is behind the broker's clock; of a divided
     task that of the bundle that is furthest behind. ``late`` counts the events that came too late for it so far.
@@ -69,7 +69,7 @@ class TaskFlow:
 
 @dataclass(frozen=True, slots=True)
 class StreamFlow:
-    """What passes along a stream. Latencies are of the channel that carries it; a fused stream has none.
+    """The flow along a stream. Latencies are of the channel that carries it; a fused stream has none.
 
     ``channel`` is from written to read; ``wait`` is in the buffer of the reader's micro-batch.
     """
@@ -112,14 +112,14 @@ def read_reports(broker: redis.Redis) -> Reports:
 
 
 def read_heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, float | None]:
-    """How many seconds ago each node's agent renewed its lease, by the broker's clock; None of one that has none."""
+    """The age in seconds of the last renewal of each node's lease, by the broker's clock; None of one that has none."""
     names = list(nodes)
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.pttl(keys.lease(name))
     left_ms = pipeline.execute() if names else []
-    return {name: max(0, LEASE_LIVES_MS - left) / 1000 if left >= 0 else None
-            for name, left in zip(names, left_ms, strict=True)}
+    return {name: max(0, LEASE_LIVES_MS - lease_ms) / 1000 if lease_ms >= 0 else None
+            for name, lease_ms in zip(names, left_ms, strict=True)}
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
@@ -151,7 +151,8 @@ def read_meters(broker: redis.Redis, queries: Iterable[str], *, before: MeterAns
 
 
 def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, int]:
-    """How many blocks the broker holds of each channel; of one with room for more than others, as a part of theirs.
+    """The number of blocks that the broker holds of each channel; of one with room for more than others, as a part of
+    theirs.
 
     A writer in real-time mode makes many small blocks, and its reader frees them when its own batch ends.
     """
@@ -166,7 +167,7 @@ def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, in
 
 
 def event_bytes(broker: redis.Redis, channels: Iterable[str]) -> dict[str, float]:
-    """How large an event is in each channel that has had one, in bytes, in the mean of all that were written."""
+    """The mean size of an event in bytes, by channel that has had one, of all that were written."""
     names = list(channels)
     pipeline = broker.pipeline(transaction=False)
     for name in names:
@@ -315,7 +316,7 @@ def _latencies_of(growth: Mapping[str, int], tasks: int) -> FragmentLatencies:
 
 
 def grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """What was counted between two readings of one meter; one that went backwards counts from zero."""
+    """The growth of counters between two readings of one meter; one that went backwards counts from zero."""
     grown = {name: count - before.get(name, 0) for name, count in after.items()}
     return {name: growth if growth >= 0 else after[name] for name, growth in grown.items()}
 
@@ -332,8 +333,8 @@ def _layout(names: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[int, str], .
     """The histograms among the fields of a meter, and the fields of each: the same from one second to the next."""
     layout: dict[str, list[tuple[int, str]]] = {}
     for name in names:
-        if (place := _bucket(name)) is not None:
-            layout.setdefault(place[0], []).append((place[1], name))
+        if (bucket := _bucket(name)) is not None:
+            layout.setdefault(bucket[0], []).append((bucket[1], name))
     return tuple((histogram, tuple(sorted(buckets))) for histogram, buckets in layout.items())
 
 

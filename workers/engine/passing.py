@@ -20,7 +20,7 @@ from workers.engine.agents.transport.state_transport import still_leaving
 
 
 class Phase(StrEnum):
-    """What a node does with a source or sink."""
+    """The work of a node on a source or sink that passes between nodes."""
 
     OWN = "own"  # it works here
     COME = "come"  # those that it works for here have not begun: it is taken if it is free
@@ -49,15 +49,15 @@ class Passed:
 
     def followed_by(self, heir: str, node: str) -> Passed:
         """With a fragment of another node."""
-        is_newest = all(made_in(heir) >= made_in(other) for other in self.heirs)
+        is_newest = all(made_in(heir) >= made_in(earlier_heir) for earlier_heir in self.heirs)
         return replace(self, heirs=self.heirs | {heir}, goes_to=node if is_newest else self.goes_to)
 
     def is_over(self, let_go: Collection[str]) -> bool:
-        """Whether it is another node's altogether."""
+        """True where it is another node's altogether."""
         return not self.wanted and bool(self.heirs) and self.heirs <= set(let_go)
 
     def phase(self, *, begun: Collection[str], taken: Collection[str]) -> Phase:
-        """What is to be done."""
+        """The work that is to be done."""
         if not self.wanted and self.heirs:
             return Phase.GIVE if self.heirs <= set(taken) else Phase.KEEP
         is_coming = bool(self.wanted) and self.wanted <= self.arriving and self.wanted.isdisjoint(begun)
@@ -65,14 +65,14 @@ class Passed:
 
 
 class PassingRecords:
-    """What a node has on disk of fragments that go on with what other nodes have, or others with what it has."""
+    """A node's records of fragments whose sources and sinks come from other nodes, or go to them."""
 
     def __init__(self, store: NodeStore) -> None:
         self._records = SlotStore(store.data_dir, store.slot_dir("0"))
         self._folder = store.folder / LET_GO
 
     def phase_of(self, passed: Passed) -> Phase:
-        """What is to be done with something."""
+        """The work that is to be done on a source or sink."""
         begun = {name for name in passed.arriving if self._records.has(name, "begun")}
         return passed.phase(begun=begun, taken=self._records.taken() if passed.heirs else frozenset())
 
@@ -83,10 +83,10 @@ class PassingRecords:
     def still_leaving(self, desired: DesiredState, task_types: TaskTypes) -> list[str]:
         """Fragments with a successor on another node that this node still works for, clears away or lets go."""
         let_go = self.let_go() if desired.remote_heirs else frozenset()
-        held = {
+        unread = {
             heir.inherits[-1] for heir in desired.heirs_elsewhere.values()
             if heir.inherits[-1] in desired.outgoing and heir.id not in let_go and _has_connector(heir, task_types)}
-        return sorted({*still_leaving(desired, self._records), *held})
+        return sorted({*still_leaving(desired, self._records), *unread})
 
     def record_let_go(self, heirs: Collection[str]) -> None:
         """From now on these have what this node held."""

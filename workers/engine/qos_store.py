@@ -32,7 +32,7 @@ return 1
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """What has come for a node: its set-up as the broker has it, and wishes by manager.
+    """Messages for a node: its set-up as the broker has it, and wishes by manager.
 
     ``reports`` are by the manager's node, for its own and those that it stands in for. ``heard`` are those of the nodes
     that it listens for of which there is a report. ``meters`` and ``channels`` (meters of each channel that is read)
@@ -91,8 +91,8 @@ def fetch(
     pipeline.get(keys.qos(node)).hgetall(keys.qos_wishes(node))
     for manager in taking:
         pipeline.lpop(keys.qos_reports(manager), REPORTS_KEPT)
-    for other in nodes:
-        pipeline.exists(keys.observed(other))
+    for node_name in nodes:
+        pipeline.exists(keys.observed(node_name))
     for query in queries:
         pipeline.hgetall(keys.meter(query)).hgetall(keys.channel_meters(query))
     setup, wishes, *answers = answers_of(pipeline)
@@ -104,7 +104,7 @@ def fetch(
         setup,
         {manager: tuple(report for text in texts or () if (report := _report(text)) is not None)
          for manager, texts in zip(taking, reports, strict=True)},
-        readable, frozenset(other for other, is_there in zip(nodes, heard, strict=True) if is_there),
+        readable, frozenset(node_name for node_name, is_there in zip(nodes, heard, strict=True) if is_there),
         _counts(queries, meters[::2]), _counts(queries, meters[1::2]))
 
 

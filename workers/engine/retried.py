@@ -24,7 +24,7 @@ class Retried(ABC):
     Parameters
     ----------
     kind : str
-        What it is called in events and logs: ``connector`` or ``sink``.
+        Its name in events and logs: ``connector`` or ``sink``.
     """
 
     def __init__(self, task: str, *, kind: str, on_event: Callable[..., None]) -> None:

@@ -64,7 +64,7 @@ def newest_types(broker: redis.Redis, stream: Tapped) -> dict[str, str | None]:
 
 
 def new_blocks(broker: redis.Redis, search_id: str, stream: Tapped) -> list[CopiedBlock]:
-    """What is copied of a stream and nobody has looked at for a search; from then on somebody has."""
+    """Blocks that were copied of a stream for a search and that nobody has looked at; from then on somebody has."""
     blocks, looked_at = copied_blocks(broker, stream), f"{_key(search_id)}:blocks"
     pipeline = broker.pipeline()
     for block in blocks:

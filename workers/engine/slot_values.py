@@ -1,4 +1,4 @@
-"""What slots write into the broker, as others take it: a value that is none is as if it were not there.
+"""Values that slots write into the broker, as others take them: a value that is none is as if it were not there.
 
 A slot writes meters, channels and notes of its own fragments, and runs what teams wrote: who breaks out of an
 expression writes there what it likes. Whoever reads the same of all queries must not stop, or be misled, for one.
@@ -30,7 +30,7 @@ UNREADABLE = (
 
 
 def answers_of(pipeline: redis.client.Pipeline) -> list[Any]:
-    """What the broker answers to each command; None where there is a value of another kind than the command reads.
+    """The broker's answer to each command; None where there is a value of another kind than the command reads.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def counts_of(fields: Mapping[bytes | str, bytes | str] | None) -> dict[str, int
 
 
 def readable(load: Callable[[bytes], T], texts: Iterable[bytes]) -> Iterator[T]:
-    """Those of some texts that are what their contract says."""
+    """The texts, of some, that are what their contract says."""
     for text in texts:
         with suppress(InvalidContract):
             yield load(text)

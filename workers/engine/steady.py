@@ -22,7 +22,7 @@ _NOTHING: Counts = {}
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a query counted, and over how long."""
+    """The events that a query counted, and the seconds over which it did."""
 
     counts: Counts
     over_s: float
@@ -64,7 +64,7 @@ class Track:
             points.popleft()
 
     def growth(self) -> Growth:
-        """What it counts, by the newest reading; over 0 s where only one was taken."""
+        """The growth of its counter, by the newest reading; over 0 s where only one was taken."""
         points, now_ms = list(self._points), self.looked_at_ms
         if len(points) < 2:
             return Growth(_NOTHING, (now_ms - points[0].at_ms) / 1000 if points else 0.0)
@@ -75,10 +75,10 @@ class Track:
         longest_ms = max(end.quiet_ms for end in ends[1:])
         late_ms = 2 * min(self._between_ms, WINDOW_MS / 2)  # by so much two ends may be seen too late
         overdue_ms = now_ms - ends[-1].at_ms - late_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
-        left = 1 - max(0.0, overdue_ms) / WINDOW_MS
-        if left <= 0:
+        share_left = 1 - max(0.0, overdue_ms) / WINDOW_MS
+        if share_left <= 0:
             return Growth(_NOTHING, (now_ms - ends[-1].at_ms) / 1000)
-        return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / left)
+        return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / share_left)
 
     def _grown(self, before: _Point, after: _Point) -> Counts:
         """The same object for the same two points: whoever worked on it sees that nothing is new."""

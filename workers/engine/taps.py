@@ -43,9 +43,9 @@ class Tapped:
     Parameters
     ----------
     queries : sequence of str
-        What executes it: several where it is divided. Of each something is shown.
+        Queries that execute it: several where it is divided. Of each something is shown.
     earlier : sequence of str, optional
-        What did, and may yet: shown where the others have too little.
+        Queries that did, and may yet: shown where the others have too little.
     retained_in : sequence of str, optional
         The channels that retain the stream's newest events, whether somebody looks or not: one for each query.
     """

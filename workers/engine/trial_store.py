@@ -67,7 +67,7 @@ def cancel(broker: redis.Redis, trial_id: str) -> None:
 
 
 def result(broker: redis.Redis, trial_id: str) -> TrialResult | None:
-    """What came of a trial; None where nothing has, yet."""
+    """The result of a trial; None where there is none, yet."""
     text = broker.get(_key(trial_id, "result"))
     try:
         return None if text is None else TRIAL_RESULTS.loads(text)
@@ -78,7 +78,7 @@ def result(broker: redis.Redis, trial_id: str) -> TrialResult | None:
 
 
 def progress(broker: redis.Redis, trial_id: str) -> TrialProgress | None:
-    """How far a trial is; None where it is over, was never ordered, or died with its agent."""
+    """The progress of a trial; None where it is over, was never ordered, or died with its agent."""
     ordered = broker.get(_key(trial_id, "order"))
     # An order that no agent will find: the one that drew it from the list died before it read it.
     waits = ordered is not None and broker.lpos(queue(TRIAL_ORDERS.loads(ordered).node), trial_id) is not None
@@ -119,7 +119,7 @@ def take(broker: redis.Redis, node: str, *, wait_s: float = 1.0) -> TrialOrder |
 
 
 def is_cancelled(broker: redis.Redis, trial_id: str) -> bool:
-    """Whether it is to end now."""
+    """True where it is to end now."""
     return bool(broker.exists(_key(trial_id, "cancelled")))
 
 
@@ -147,5 +147,5 @@ def give_up(broker: redis.Redis, trial_id: str) -> None:
     broker.delete(_key(trial_id, "progress"))
 
 
-def _key(trial_id: str, what: str) -> str:
-    return f"{PREFIX}trial:{trial_id}:{what}"
+def _key(trial_id: str, part: str) -> str:
+    return f"{PREFIX}trial:{trial_id}:{part}"

@@ -1,4 +1,4 @@
-"""How many events wait for each query: of the channels that it reads, what it is not done with."""
+"""The number of events that wait for each query: of the channels that it reads, what it is not done with."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def channels_read(
 
 
 def waiting_events(broker: redis.Redis, reads: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many events wait, by query, of those that have a place in a channel.
+    """The number of events that wait, by query, of those that have a place in a channel.
 
     What its node has on disk for a query that is far behind is not among them.
     """

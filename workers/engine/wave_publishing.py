@@ -83,9 +83,9 @@ def publish_waves(
     elements : iterable of WaveElement
         All of the estate. Those that are not among them are forgotten.
     """
-    wanted = [
+    waves = [
         {"switches": keys.waves(element.task), "on": element.on,
          "sources": [keys.wave(source) for source in element.sources]}
         for element in elements]
     return int(broker.eval(
-        _PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted), MOST_BYTES))
+        _PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(waves), MOST_BYTES))

@@ -16,7 +16,7 @@ SHORTEST_CYCLE_S, LONGEST_CYCLE_S = 0.05, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an agent and its slots need to know of their surroundings."""
+    """The settings of an agent and its slots."""
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     data_dir: Path = ROOT / "data"

@@ -54,7 +54,7 @@ def _check_address(options: UpOptions) -> None:
 
 
 def read_options(arguments: Sequence[str] | None) -> UpOptions:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(prog="weir up", description="Start everything; Ctrl-C stops it.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
@@ -65,13 +65,13 @@ def read_options(arguments: Sequence[str] | None) -> UpOptions:
     parser.add_argument("--data-dir", type=Path, default=folder, help=state_folder.DATA_DIR_HELP)
     parser.add_argument(
         "--broker-host", default="", help="an address of this machine at which agents of others reach the broker")
-    given = parser.parse_args(arguments)
-    if not 1 <= given.port <= 65535:
+    options = parser.parse_args(arguments)
+    if not 1 <= options.port <= 65535:
         parser.error("--port must be from 1 to 65535")
-    if given.slots < 1:
+    if options.slots < 1:
         parser.error("--slots must be 1 or more")
-    return UpOptions(host=given.host, port=given.port, slots=given.slots, node=env.get("WEIR_NODE") or "n1",
-                   data_dir=given.data_dir.expanduser().resolve(), broker_host=given.broker_host)  # fmt: skip
+    return UpOptions(host=options.host, port=options.port, slots=options.slots, node=env.get("WEIR_NODE") or "n1",
+                   data_dir=options.data_dir.expanduser().resolve(), broker_host=options.broker_host)  # fmt: skip
 
 
 def environment(options: UpOptions, *, url: str) -> dict[str, str]:

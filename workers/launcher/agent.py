@@ -28,7 +28,7 @@ MOST_DELAY_MS, MOST_MBIT = 1_000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What `./weir agent` was asked for."""
+    """The options of `./weir agent`."""
 
     node: str
     slots: int
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def read_options(arguments: Sequence[str] | None) -> AgentOptions:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     env = os.environ
     parser = argparse.ArgumentParser(
         prog="weir agent", description="Serve a system that runs on another machine with this one's slots.",
@@ -71,19 +71,20 @@ def read_options(arguments: Sequence[str] | None) -> AgentOptions:
         "machine: a network namespace of its own (netns), a relay, or whichever works (auto)")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="of the link, each way (%(default)g)")
     parser.add_argument("--mbit", type=float, help="bandwidth of the link, each way, in Mbit/s; else unlimited")
-    given = parser.parse_args(arguments)
-    if not 0 <= given.delay_ms <= MOST_DELAY_MS:
+    options = parser.parse_args(arguments)
+    if not 0 <= options.delay_ms <= MOST_DELAY_MS:
         parser.error(f"--delay-ms must be from 0 to {MOST_DELAY_MS}")
-    if given.mbit is not None and not 0 < given.mbit <= MOST_MBIT:
+    if options.mbit is not None and not 0 < options.mbit <= MOST_MBIT:
         parser.error(f"--mbit must be above 0, and {MOST_MBIT:,} at most")
-    if given.link is None and (given.delay_ms or given.mbit is not None):
+    if options.link is None and (options.delay_ms or options.mbit is not None):
         parser.error("--delay-ms and --mbit are of a link: add --link auto")
-    if not NAME.fullmatch(given.node):
+    if not NAME.fullmatch(options.node):
         parser.error("--node must be letters, digits, dots, dashes and underscores, 60 at most")
-    if given.slots < 1:
+    if options.slots < 1:
         parser.error("--slots must be 1 or more")
-    link = LinkRequest(given.link, given.delay_ms, given.mbit) if given.link else None
-    return AgentOptions(node=given.node, slots=given.slots, data_dir=given.data_dir.expanduser().resolve(), link=link)
+    link = LinkRequest(options.link, options.delay_ms, options.mbit) if options.link else None
+    data_dir = options.data_dir.expanduser().resolve()
+    return AgentOptions(node=options.node, slots=options.slots, data_dir=data_dir, link=link)
 
 
 def _broker_url() -> str:

@@ -63,7 +63,7 @@ def prepare(data_dir: Path, *, also_at: str = "") -> EmbeddedBroker:
 
 
 def memory_mb(variables: Mapping[str, str]) -> int:
-    """What the broker may hold, in MB: as set, else a third of the machine's memory; ``CannotStart`` as above."""
+    """The broker's limit of memory in MB: as set, else a third of the machine's memory; ``CannotStart`` as above."""
     text = variables.get("WEIR_BROKER_MEMORY_MB", "").strip() or "0"
     if not re.fullmatch("[0-9]{1,9}", text) or 0 < int(text) < LEAST_MB:
         raise CannotStart(

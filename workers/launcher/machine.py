@@ -49,32 +49,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("action", choices=("start", "stop", "list"))
     parser.add_argument("node", nargs="?", default="", help="its name in the estate; no other's")
     parser.add_argument("--data-dir", type=Path, default=data_dir_of(environ), help=DATA_DIR_HELP)
-    given, rest = parser.parse_known_args(arguments)
-    data_dir = given.data_dir.expanduser().resolve()
-    if given.action != "list" and not agent.NAME.fullmatch(given.node):
+    options, agent_options = parser.parse_known_args(arguments)
+    data_dir = options.data_dir.expanduser().resolve()
+    if options.action != "list" and not agent.NAME.fullmatch(options.node):
         parser.error("name the node: letters, digits, dots, dashes and underscores, 60 at most")
     try:
         if not data_dir.is_dir():
             raise CannotStart(f"There is no data folder {data_dir}: name that of `./weir up` with --data-dir.")
-        {"start": _start, "stop": _stop, "list": _list}[given.action](data_dir, given.node, rest)
+        {"start": _start, "stop": _stop, "list": _list}[options.action](data_dir, options.node, agent_options)
     except CannotStart as error:
         say(str(error))
         return 1
     return 0
 
 
-def _start(data_dir: Path, node: str, rest: Sequence[str]) -> None:
-    agent.read_options([*rest, "--node", node])  # ends with usage where they are none
+def _start(data_dir: Path, node: str, options: Sequence[str]) -> None:
+    agent.read_options([*options, "--node", node])  # ends with usage where they are none
     orders = data_dir / FOLDER
     orders.mkdir(mode=0o700, exist_ok=True)
     for further in ordered(data_dir):
-        if further.node == node and further.arguments != tuple(rest):
+        if further.node == node and further.arguments != tuple(options):
             raise CannotStart(
                 f"{node} is ordered already, with {' '.join(further.arguments) or 'no options'}: drain it, and stop it "
                 f"with `./weir machine stop {node}` first.")
     if not _order(data_dir, node).exists() and len(list(orders.glob("*.json"))) >= MOST:
         raise CannotStart(f"This machine has {MOST} further nodes: stop one with `./weir machine stop NODE`.")
-    write_private(_order(data_dir, node), json.dumps(list(rest)))
+    write_private(_order(data_dir, node), json.dumps(list(options)))
     say(f"{node} is ordered: `./weir up` starts its agent")
 
 
@@ -104,19 +104,20 @@ def ordered(data_dir: Path) -> list[FurtherNode]:
 
 
 def follow(supervisor: Supervisor, data_dir: Path) -> Callable[[], None]:
-    """What `./weir up` does each second: start the agents of nodes that were ordered, and end those of others."""
+    """The turn that `./weir up` takes each second: start the agents of nodes that were ordered, and end those of
+    others."""
     running: set[str] = set()  # nodes
 
     def turn() -> None:
-        wanted = {further.node: further for further in ordered(data_dir)}
-        for node in running - wanted.keys():
+        ordered_agents = {further.node: further for further in ordered(data_dir)}
+        for node in running - ordered_agents.keys():
             if supervisor.end(f"{AGENT}{node}"):
                 running.discard(node)
                 _forget(data_dir, node)
-        for node in wanted.keys() - running:
+        for node in ordered_agents.keys() - running:
             with suppress(OSError):  # as on a full disk: it is tried again with the next turn
                 _give_key(data_dir, node)
-                supervisor.start(wanted[node].service(data_dir))
+                supervisor.start(ordered_agents[node].service(data_dir))
                 running.add(node)
 
     return turn

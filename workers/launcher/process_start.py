@@ -1,4 +1,5 @@
-"""What `./weir up` and `./weir agent` do alike: tell whoever watches, give children their surroundings, build."""
+"""The start of processes, alike for `./weir up` and `./weir agent`: tell whoever watches, give children their
+surroundings, build."""
 
 from __future__ import annotations
 

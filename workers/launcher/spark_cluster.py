@@ -89,7 +89,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its processes have in their environment."""
+        """The environment of its processes."""
         return {
             "SPARK_CONF_DIR": str(self.conf), "SPARK_LOCAL_IP": self.host, "SPARK_DAEMON_MEMORY": "512m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
@@ -177,7 +177,7 @@ def _listens(host: str, port: int) -> bool:
 
 
 def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.environ) -> Cluster:
-    """What the command line, the environment and the defaults say, in this order."""
+    """The options from the command line, the environment and the defaults, in this order."""
     usual = Cluster(Path())
     parser = argparse.ArgumentParser(
         prog="weir spark-cluster", description="Run a standalone Spark cluster on this machine.",
@@ -193,13 +193,13 @@ def read_options(arguments: Sequence[str] | None, env: Mapping[str, str] = os.en
     parser.add_argument(
         "--data-dir", type=Path, default=state_folder.data_dir_of(env),
         help=f"{state_folder.DATA_DIR_HELP}; the cluster's files are in spark-cluster in it")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     for name in ("port", "workers", "cores", "memory_mb"):
-        if getattr(given, name) < 1:
+        if getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} must be 1 or more")
     return Cluster(
-        given.data_dir.expanduser().resolve() / "spark-cluster", host=given.host, port=given.port,
-        web_port=given.web_port, workers=given.workers, cores=given.cores, memory_mb=given.memory_mb)
+        options.data_dir.expanduser().resolve() / "spark-cluster", host=options.host, port=options.port,
+        web_port=options.web_port, workers=options.workers, cores=options.cores, memory_mb=options.memory_mb)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -32,22 +32,22 @@ def take_data_dir(arguments: Sequence[str], variables: MutableMapping[str, str])
     """The arguments without ``--data-dir``, which every command has; what it names becomes the state folder."""
     if "bench" in arguments[1:2]:  # a measurement has its own
         return list(arguments)
-    rest = []
+    remaining_words = []
     words = iter(arguments)
     for word in words:
         if word == "--":
-            return [*rest, word, *words]
+            return [*remaining_words, word, *words]
         if word == "--data-dir":
-            given = next(words, "")
+            folder = next(words, "")
         elif word.startswith("--data-dir="):
-            given = word.partition("=")[2]
+            folder = word.partition("=")[2]
         else:
-            rest.append(word)
+            remaining_words.append(word)
             continue
-        if not given or not Path(given).expanduser().is_dir():
-            raise CannotStart(f"--data-dir names {given!r}, where there is no folder: name that of `./weir up`.")
-        variables["WEIR_DATA_DIR"] = given
-    return rest
+        if not folder or not Path(folder).expanduser().is_dir():
+            raise CannotStart(f"--data-dir names {folder!r}, where there is no folder: name that of `./weir up`.")
+        variables["WEIR_DATA_DIR"] = folder
+    return remaining_words
 
 
 @contextmanager
@@ -84,7 +84,7 @@ def keep_private(variables: Mapping[str, str]) -> None:
 
 
 def broker_url_file(data_dir: Path) -> Path:
-    """Where the embedded broker's address is kept, password included; readable by its owner alone."""
+    """The file with the embedded broker's address, password included; readable by its owner alone."""
     return data_dir / "broker" / "url"
 
 

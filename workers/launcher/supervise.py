@@ -58,7 +58,7 @@ class StopStage:
 
 
 def delay_s(failures: int) -> float:
-    """How long to wait before the start that follows this many failures in a row."""
+    """The wait in seconds before the start that follows this many failures in a row."""
     return min(FIRST_DELAY_S * 2 ** max(0, failures - 1), LONGEST_DELAY_S)
 
 
@@ -283,8 +283,8 @@ class Supervisor:
                 child.process.wait()
         # What lost its parent became our child; killing one can hand us the next.
         deadline_s = time.monotonic() + LEFTOVERS_S
-        while (left := [pid for pid in descendants() if not reap(pid)]) and time.monotonic() < deadline_s:
-            for pid in left:
+        while (orphans := [pid for pid in descendants() if not reap(pid)]) and time.monotonic() < deadline_s:
+            for pid in orphans:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What the system consists of: the processes of one machine, how each is started and when it serves."""
+"""The services of the system: the processes of one machine, how each is started and when it serves."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PYTHON = (sys.executable, "-P")
 
 @dataclass(frozen=True, slots=True)
 class UpOptions:
-    """What `./weir up` was asked for."""
+    """The options of `./weir up`."""
 
     host: str
     port: int

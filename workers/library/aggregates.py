@@ -46,7 +46,7 @@ class Aggregate:
 
     @property
     def kind(self) -> Kind:
-        """How it is computed."""
+        """The kind of aggregate: how a state begins, takes values in, and gives its result."""
         return KINDS[self.function]
 
     @property
@@ -70,7 +70,7 @@ class Aggregate:
         self.kind.merge(state, other)
 
     def result(self, state: list) -> Any:
-        """What a state gives, in the type of the result; null where that does not hold it."""
+        """The result of a state, in the type of the aggregate; null where that type does not hold it."""
         self._require_unscaled(state)
         value, digits = self.kind.result(state, self.argument), self._digits
         if self.kind.doubles or self.function == "count_distinct" or value is None or not (
@@ -108,7 +108,7 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
                 f"“{entry}” is no aggregate.", remedy="Write name=function(column), or name=count(*); functions are "
                 f"{', '.join(KINDS)}.", parameter="aggregates", value=entry)
         aggregate = Aggregate(match[1], match[2], "" if match[3] == "*" else match[3], float(match[4] or 0.5))
-        if aggregate.name in {other.name for other in aggregates} or not 0 <= aggregate.argument <= 1:
+        if aggregate.name in {earlier.name for earlier in aggregates} or not 0 <= aggregate.argument <= 1:
             raise InvalidConfig(f"“{entry}” has a name that stands twice, or a share that is none.",
                                 remedy="Give each aggregate a name of its own; a percentile takes a share from 0 to 1.",
                                 parameter="aggregates", value=entry)
@@ -192,11 +192,11 @@ def _at_share(state: list, share: float) -> float | None:
     if not state:
         return None
     ordered = sorted(state)
-    place = share * (len(ordered) - 1)
-    low = math.floor(place)
-    if low == place:
+    rank = share * (len(ordered) - 1)
+    low = math.floor(rank)
+    if low == rank:
         return float(ordered[low])
-    return ordered[low] + (place - low) * (ordered[low + 1] - ordered[low])
+    return ordered[low] + (rank - low) * (ordered[low + 1] - ordered[low])
 
 
 def _better(choose: Callable[..., Any]) -> tuple[Callable[[list, Any], None], Callable[[list, list], None]]:

@@ -74,7 +74,7 @@ class Alignment:
         seq, time, born : int
             Weir's columns of the event.
         *texts : str, optional
-            What a result takes of it, by side.
+            The values that a result takes of it, by side.
         """
         out: list[tuple] = []
         waiting, counts = state["waiting"], state["counts"]
@@ -113,17 +113,17 @@ def align(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [*on, values["side"], *(column for _, _, column in taken)], task_type="align",
                     remedy="Name columns of the inputs.")
     side = F.col(values["side"]).cast("string")
-    texts = {f"_side{place}": list(dict.fromkeys([*on, *(column for _, of, column in taken if of == name)]))
-             for place, name in enumerate(sides)}
-    given = inputs.select(*STREAM, *on, *[
+    texts = {f"_side{index}": list(dict.fromkeys([*on, *(column for _, of, column in taken if of == name)]))
+             for index, name in enumerate(sides)}
+    selected = inputs.select(*STREAM, *on, *[
         F.when(side == name, packed(columns)).alias(text)
         for name, (text, columns) in zip(sides, texts.items(), strict=True)])
     for name in on:
-        given = given.where(F.col(name).isNotNull())
+        selected = selected.where(F.col(name).isNotNull())
     fold = Alignment(len(sides), values["most"], values["incomplete"] == "emit")
     added = ", ".join(f"{name} {kind}" for name, kind in [
         *((name, "bigint") for name in STREAM), *((text, "string") for text in texts)])
-    numbers = fold_stream(given, fold, by=on, reads=[*STREAM, *texts], kept=[], added=added)
+    numbers = fold_stream(selected, fold, by=on, reads=[*STREAM, *texts], kept=[], added=added)
     columns = [F.col(name) for name in STREAM]
     for name in on:
         columns.append(F.coalesce(*(unpacked(text, [name], inputs.schema)[0] for text in texts)).alias(name))

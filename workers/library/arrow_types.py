@@ -33,9 +33,9 @@ def values_of_column(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     texts = column.cast(pa.string()).to_pylist() if pa.types.is_temporal(column.type) else [
         f"what cannot be shown ({column.type})"] * len(column)
     values = []
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         try:
-            values.append(column[place].as_py())
+            values.append(column[index].as_py())
         except (ValueError, OverflowError, pa.ArrowException):
             values.append(text)
     return values

@@ -73,9 +73,9 @@ def keeping(text: str, location: StoreLocation | None, parts: Parts) -> Keeping:
     Parameters
     ----------
     text : str
-        What the batch before gave: the states as JSON, or a pointer.
+        The text that the batch before gave: the states as JSON, or a pointer.
     location : StoreLocation, optional
-        Where the store of this fold is, or is made; without one the text is all.
+        The place of this fold's store; without one the text is all.
     """
     pointer = Pointer.read(text)
     if pointer is None:

@@ -31,13 +31,13 @@ class BloomFilter:
         hashes = max(1, round(size / expected_insertions * math.log(2)))
         bits = bytearray((size + 7) // 8)
         for member in members:
-            for place in places(member, size=size, hashes=hashes):
-                bits[place >> 3] |= 1 << (place & 7)
+            for bit in places(member, size=size, hashes=hashes):
+                bits[bit >> 3] |= 1 << (bit & 7)
         return cls(bytes(bits), size, hashes)
 
     def __contains__(self, key: str) -> bool:
-        return all(self.bits[place >> 3] >> (place & 7) & 1
-                   for place in places(key, size=self.size, hashes=self.hashes))
+        return all(self.bits[bit >> 3] >> (bit & 7) & 1
+                   for bit in places(key, size=self.size, hashes=self.hashes))
 
 
 def places(key: str, *, size: int, hashes: int) -> Iterator[int]:

@@ -52,14 +52,15 @@ def _counted(steps: Generator[Any, Any, Any], most_bytes: int, fileno: int = -1)
     """The steps of an exchange, which end with the first behind which too much has come."""
     begun: dict[int, int] = {}
     try:
-        wanted = next(steps)
+        request = next(steps)
         while True:
-            place = wanted[0] if isinstance(wanted, tuple) else fileno  # while it connects, steps say of which socket
-            received = _received(place)
-            if received - begun.setdefault(place, received) > most_bytes:
+            # While it connects, steps say of which socket.
+            number = request[0] if isinstance(request, tuple) else fileno
+            received = _received(number)
+            if received - begun.setdefault(number, received) > most_bytes:
                 steps.close()
                 raise AnswerTooLarge(f"the server's answer has more than {most_bytes:,} bytes")
-            wanted = steps.send((yield wanted))
+            request = steps.send((yield request))
     except StopIteration as end:
         return end.value
 

@@ -160,7 +160,7 @@ _CASTS: dict[str, Cast] = {
 
 @lru_cache(maxsize=1_000)
 def cast_to(kind: str) -> Cast:
-    """What makes a value of a column's type of what came; raises where it is none."""
+    """A function that makes a value of a column's type of what came; it raises where that is none."""
     if kind in _CASTS:
         return _CASTS[kind]
     precision, scale = decimal_of(kind) or (0, 0)

@@ -41,7 +41,7 @@ def propose_columns(events: Sequence[Mapping[str, Any]], *, is_text: bool = Fals
     events : sequence of mapping
         Fields by name as a source gives them: values of JSON (`json_values.parsed`), of a table, or texts.
     is_text : bool, optional
-        Whether all values are text because the format has nothing else (CSV).
+        True where all values are text because the format has nothing else (CSV).
     zone : str, optional
         Of times that name none; UTC without it.
 

@@ -67,7 +67,7 @@ def require_scalar(inputs: Columns, name: str, *, parameter: str) -> None:
 
 
 def decimal_of(kind: str) -> tuple[int, int] | None:
-    """How many digits a decimal's type keeps, and how many of them behind the point; None for another type.
+    """Precision and scale of a decimal's type (digits in all, and digits behind the point); None for another type.
 
     Examples
     --------

@@ -56,19 +56,19 @@ class Database(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseLocation:
-    """Where a database is, once it is known that it may be read: a file, or what libpq takes (name and value)."""
+    """The address of a database that may be read: a file, or what libpq takes (name and value)."""
 
     file: str = ""
     facts: tuple[tuple[str, str], ...] = ()
 
 
 def is_file(address: str) -> bool:
-    """Whether an address is that of a file on the node that reads it."""
+    """True where an address is that of a file on the node that reads it."""
     return address.startswith(FILE)
 
 
 def locate(address: str, *, writes: bool = False) -> DatabaseLocation:
-    """Where an address leads, to be read or written to.
+    """The location of a database by its address, to be read or written to.
 
     Raises
     ------
@@ -188,7 +188,7 @@ class PostgresqlDatabase:
 
 
 def refusal_of(error: Exception) -> str:
-    """Whom or what a server does not let in, in a word (``user``, ``database``); empty where it did not answer so.
+    """The kind of refusal by a server, in a word (``user``, ``database``); empty where the error is another.
 
     While it connects, libpq gives a text and no code: the server's own words, which begin with FATAL.
     """

@@ -43,12 +43,12 @@ class DistinctCount:
 
     def _register(self, state: list, hashed: int) -> None:
         """Raise one register; the sum over registers of 2^−register is kept exact, as an integer times 2^−64."""
-        place = 2 * (hashed >> (64 - self.precision))
-        rest = hashed & (2 ** (64 - self.precision) - 1)
-        rank = 64 - self.precision - rest.bit_length() + 1
-        before = int(state[1][place:place + 2], 16)
+        at = 2 * (hashed >> (64 - self.precision))
+        low_bits = hashed & (2 ** (64 - self.precision) - 1)
+        rank = 64 - self.precision - low_bits.bit_length() + 1
+        before = int(state[1][at:at + 2], 16)
         if rank > before:
-            state[1] = f"{state[1][:place]}{rank:02x}{state[1][place + 2:]}"
+            state[1] = f"{state[1][:at]}{rank:02x}{state[1][at + 2:]}"
             state[2] -= before == 0
             state[3] += (1 << (64 - rank)) - (1 << (64 - before))
 

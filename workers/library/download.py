@@ -88,7 +88,7 @@ def address(template: str, event: Mapping[str, Any]) -> str:
     for name in _PLACE.findall(template):
         if event[name] is None or str(event[name]) in ("", ".", ".."):  # dots would lead to another folder
             raise NotAnswered(f"The event's {name} names no object.")
-    return _PLACE.sub(lambda place: quote(str(event[place.group(1)]), safe=""), template)
+    return _PLACE.sub(lambda match: quote(str(event[match.group(1)]), safe=""), template)
 
 
 def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: float) -> tuple[int, bytes]:

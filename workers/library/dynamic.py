@@ -45,13 +45,13 @@ def dynamic_check(config: Mapping[str, Any]) -> None:
 
 
 def dynamic(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What the alternate of the highest value makes."""
+    """The output of the alternate of the highest value."""
     on = first_on(alternates_in(DYNAMIC, config))
     return resolve(task_types()[on.type])(inputs, on.config)
 
 
 def path(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What leaves a path when this enters."""
+    """The output of a path for these inputs."""
     return path_in(config).follow(
         inputs, work=lambda task, events: resolve(task_types()[task.type])(events, task.config), join=joined)
 

@@ -148,9 +148,9 @@ def bloom_filter(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     first, step = (F.conv(F.substring(digest, start, 8), 16, 10).cast("bigint") for start in (1, 9))
     bits, turns = F.lit(bloom.bits), F.sequence(F.lit(0), F.lit(bloom.hashes - 1))
 
-    def is_set(place: Column) -> Column:
-        octet = F.conv(F.hex(F.substr(bits, (F.shiftright(place, 3) + 1).cast("int"), F.lit(1))), 16, 10).cast("int")
-        return F.getbit(octet, F.pmod(place, F.lit(8)).cast("int")) == 1
+    def is_set(bit: Column) -> Column:
+        octet = F.conv(F.hex(F.substr(bits, (F.shiftright(bit, 3) + 1).cast("int"), F.lit(1))), 16, 10).cast("int")
+        return F.getbit(octet, F.pmod(bit, F.lit(8)).cast("int")) == 1
 
     # One small expression: each micro-batch plans it anew, and unrolled over its turns it would take 40 ms to plan.
     # Where the digest is bound to a variable, it is computed once a key.

@@ -39,13 +39,13 @@ class OwnColumn:
 
     @property
     def is_number(self) -> bool:
-        """Whether it can be averaged, and is compared as a number."""
+        """True where it can be averaged, and is compared as a number."""
         return self.type in ("double", "bigint") or self.type.startswith("decimal")
 
 
 @dataclass(frozen=True, slots=True)
 class FirstWork:
-    """What to do with the events: ``as_is``; ``filter``, keep those whose ``column`` compares with ``value``; or
+    """The work on with the events: ``as_is``; ``filter``, keep those whose ``column`` compares with ``value``; or
     ``average`` a ``column`` in windows of ``size``, of each value of ``by`` (empty: of all events)."""
 
     kind: str = AS_IS

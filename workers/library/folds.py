@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 
 class Fold(Protocol):
-    """What every stateful task is made of."""
+    """The interface of every stateful task: a state by key, and the rows that an event makes of it."""
 
     def start(self) -> Any:
         """The state of a key that has had no reading."""
@@ -134,9 +134,9 @@ class SecondOrderMoment:
         if len(samples) < self.variables:
             samples.append([value, 1])
         else:
-            place = splitmix64(self.seed, count) % count
-            if place < self.variables:
-                samples[place] = [value, 1]
+            index = splitmix64(self.seed, count) % count
+            if index < self.variables:
+                samples[index] = [value, 1]
         total = sum(2 * times - 1 for _, times in samples)
         return [(count * total / len(samples), count)]
 
@@ -189,13 +189,13 @@ class SlidingLinearRegression:
         if reading is None:
             return ()
         state[0] += 1
-        seen, values = state
+        count, values = state
         values.append(reading)
         del values[: -self.train]
-        if seen < self.train or (seen - self.train) % self.every:
+        if count < self.train or (count - self.train) % self.every:
             return ()
         last = len(values) - 1
-        at_last, slope = line_through([(place - last, value) for place, value in enumerate(values)])
+        at_last, slope = line_through([(index - last, value) for index, value in enumerate(values)])
         return [(at_last + slope * ahead, ahead) for ahead in range(1, self.predict + 1)]
 
 

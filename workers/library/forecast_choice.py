@@ -21,7 +21,7 @@ _UNKNOWN = 1.0  # the variance of which nothing is known
 
 
 def features_of(variances: Sequence[float | None]) -> list[float]:
-    """What the network reads of an hour: the logarithms of its variances (`forecasts.variances`)."""
+    """Features of an hour for the network: the logarithms of its variances (`forecasts.variances`)."""
     return [log((_UNKNOWN if value is None else value) + _LEAST) for value in variances]
 
 

@@ -93,12 +93,12 @@ class HourlyForecast:
             state.update(hour=None, forecast=None)
         return False
 
-    def _keep(self, days: dict, day: int, free: bool, place: int, value: float | None) -> None:
+    def _keep(self, days: dict, day: int, free: bool, index: int, value: float | None) -> None:
         if str(day) not in days:
             days[str(day)] = [free, []]
         values = days[str(day)][1]
-        values.extend([None] * (place + 1 - len(values)))
-        values[place] = value if value is not None and abs(value) <= MOST else None
+        values.extend([None] * (index + 1 - len(values)))
+        values[index] = value if value is not None and abs(value) <= MOST else None
 
     def _forecast(self, state: dict, hour: int, free: bool, customer: str) -> list[tuple]:
         before, day = state["hour"], hour * HOUR_MS // DAY_MS
@@ -128,11 +128,11 @@ class HourlyForecast:
         day, steps = hour * HOUR_MS // DAY_MS, HOUR_MS // self.interval_ms
         width = 24 * steps
         rows, kinds = np.full((DAYS, width), np.nan), np.zeros(DAYS, dtype=bool)
-        for place, number in enumerate(range(day - DAYS, day)):
+        for index, number in enumerate(range(day - DAYS, day)):
             entry = days.get(str(number))
             if entry is not None:
-                kinds[place] = entry[0]
-                rows[place, :len(entry[1])] = entry[1]
+                kinds[index] = entry[0]
+                rows[index, :len(entry[1])] = entry[1]
         today = np.full(hour % 24 * steps, np.nan)
         entry = days.get(str(day))
         if entry is not None:

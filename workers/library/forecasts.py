@@ -37,7 +37,7 @@ _TREE_DEPTH, _TREE_LEAF = 8, 10
 
 @dataclass(frozen=True, slots=True)
 class LoadHistory:
-    """What is known of a customer when an hour begins. A missing reading is NaN.
+    """A customer's loads that are known when an hour begins. A missing reading is NaN.
 
     Parameters
     ----------
@@ -107,11 +107,12 @@ def average_of_similar_days(
     Parameters
     ----------
     most, free_most : int, optional
-        How many of the pool are averaged, of working days and of others: those with most consumption. None: all.
+        The number of days of the pool that are averaged, of working days and of others: those with most consumption.
+        None: all.
     skip : int
-        How many days before today do not count.
+        The number of days before today that do not count.
     adjust_h : tuple of int
-        From how many hours before the hour to how many: over these the day is held against the average.
+        Two numbers of hours before the hour: over these the day is held against the average.
     bound : float
         By what share the correction changes the average at most.
     """
@@ -122,8 +123,8 @@ def average_of_similar_days(
                                 (adjust_h[0] - adjust_h[1]) * history.steps)
     actual = history.before(*adjust_h)
     expected = expected[len(expected) - len(actual):]
-    both = ~(np.isnan(actual) | np.isnan(expected))
-    actual_sum, total = float(actual[both].sum()), float(expected[both].sum())
+    is_complete = ~(np.isnan(actual) | np.isnan(expected))
+    actual_sum, total = float(actual[is_complete].sum()), float(expected[is_complete].sum())
     factor = min(max(actual_sum / total, 1 - bound), 1 + bound) if total > 0 else 1.0
     return factor * _around_midnight(profile, len(history.today), 0, history.steps)
 
@@ -148,8 +149,8 @@ def _mean_by_reading(days: np.ndarray, width: int) -> np.ndarray:
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan) if len(days) else np.full(width, np.nan)
 
 
-def _around_midnight(profile: np.ndarray, place: int, offset: int, count: int) -> np.ndarray:
-    return profile[np.arange(place + offset, place + offset + count) % len(profile)]
+def _around_midnight(profile: np.ndarray, index: int, offset: int, count: int) -> np.ndarray:
+    return profile[np.arange(index + offset, index + offset + count) % len(profile)]
 
 
 # sliding windows -----------------------------------------------------------------------------------------------------
@@ -200,15 +201,15 @@ def fit_tree(days: np.ndarray, free: np.ndarray, steps: int) -> dict[str, Any] |
 
 
 def forecast_tree(history: LoadHistory, tree: dict[str, Any] | None) -> np.ndarray:
-    """What the tree says of each reading."""
-    level, place = mean_of_known(history.before(1)), len(history.today)
+    """Forecasts by a regression tree, one for each reading that is asked for."""
+    level, now = mean_of_known(history.before(1)), len(history.today)
     if tree is None or level != level:
         return np.full(history.steps, np.nan)
     before = history.days[-1]
     model = {"kind": REGRESSOR, **tree}
     return np.array([
         apply(model, [float(at), float(history.today_free), float(before[at]), level]) if before[at] == before[at]
-        else np.nan for at in range(place, place + history.steps)])
+        else np.nan for at in range(now, now + history.steps)])
 
 
 # autoregression ------------------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ def forecast(name: str, history: LoadHistory, fit: Any) -> np.ndarray | None:
     Parameters
     ----------
     fit : Any
-        What the method's ``fit`` gave of the history's days, None for one without.
+        The result of the method's ``fit`` on the history's days, None for one without.
     """
     level = mean_of_last_hour(history)
     if level[0] != level[0]:

@@ -128,9 +128,9 @@ def metadata_table(path: str, width: int) -> dict[str, tuple[str | None, ...]]:
     table: dict[str, tuple[str | None, ...]] = {}
     with open(path, encoding="utf-8") as lines:
         for line in lines:
-            key, colon, rest = line.strip().partition(":")
+            key, colon, values = line.strip().partition(":")
             if colon:
-                table[key] = tuple([*rest.split(",", width - 1), *[None] * width][:width])
+                table[key] = tuple([*values.split(",", width - 1), *[None] * width][:width])
     return table
 
 
@@ -142,8 +142,8 @@ def csv_to_senml(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     schema = SCHEMAS.get(values["schema"])
     units = dict(schema.units) if schema else {}
     id_field = values["id_field"]
-    other = {*STREAM, "msg_id", "meta", id_field}
-    names = values["fields"] or [name for name in inputs.columns if name not in other]
+    reserved = {*STREAM, "msg_id", "meta", id_field}
+    names = values["fields"] or [name for name in inputs.columns if name not in reserved]
     require_columns(inputs.columns, [id_field, *names], task_type="csv_to_senml",
                     remedy="Name columns that the task before it gives.")
     texts = {name for name, kind in inputs.dtypes if kind == "string"}

@@ -72,7 +72,8 @@ TASK_TYPES = (URBAN_SENSING, SMART_METER, WEARABLE)
 
 @dataclass(frozen=True, slots=True)
 class ObservationModel:
-    """How one observation behaves; a wave's period counts in days, unless its name says ms."""
+    """A model of one observation: its mean, waves, noise and range. A wave's period counts in days, unless its name
+    says ms."""
 
     name: str
     mean: float
@@ -150,7 +151,7 @@ def wearable(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def sensor_number(values: Mapping[str, Any]) -> Column:
-    """Which sensor reports: each in its turn, so that every one has a steady period."""
+    """The sensor that reports: each in its turn, so that every one has a steady period."""
     from pyspark.sql import functions as F
 
     return F.pmod(F.col("_seq"), F.lit(values["sensors"]))
@@ -222,8 +223,8 @@ def _entry(reading: Column, day_ms: float, values: Mapping[str, Any]) -> Column:
         reading["mean"] + reading["spread"] * normal(seed, "sensor", sensor, name) + reading["daily"] * daily
         + reading["wave"] * wave + reading["noise"] * normal(seed, "noise", seq, name)
     )
-    held = F.greatest(reading["low"], F.least(reading["high"], usual))
-    value = with_outliers(held, reading["low"], reading["high"], name, values)
+    clamped = F.greatest(reading["low"], F.least(reading["high"], usual))
+    value = with_outliers(clamped, reading["low"], reading["high"], name, values)
     entry = reading_entry(name, reading["unit"], rounded(value, reading["decimals"]))
     return F.when(uniform(seed, "gap", seq, name) >= values["gap_share"], entry)
 

@@ -104,7 +104,7 @@ def line_to(url: str) -> Line:
 
 
 def target_of(url: str) -> str:
-    """What a host is asked for at an address."""
+    """The request target of an address: its path and query."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 

@@ -94,13 +94,13 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     has_key = reduce(and_, (F.col(name).isNotNull() for name in on))
     of = F.concat(F.when(has_key, "=").otherwise("!"), key_text(inputs, on)).alias("_of")
     of_stream, streams = _of_streams(inputs)
-    given = inputs.select(*STREAM, of, *of_stream, *[pack.alias(name) for name, pack in packs.items()])
+    selected = inputs.select(*STREAM, of, *of_stream, *[pack.alias(name) for name, pack in packs.items()])
     fold = JoinFold(
         milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
         values["unmatched"] == "emit", values["late"] == "mark", milliseconds(values["ahead"]),
         None if values["idle"] is None else milliseconds(values["idle"]), streams)
     reads = ["_of", "_time", "_seq", "_born", "_left", "_right", *([STREAM_NUMBER] if streams > 1 else [])]
-    pairs = fold_stream(given, fold, by=[], reads=reads, kept=[],
+    pairs = fold_stream(selected, fold, by=[], reads=reads, kept=[],
                         added="_seq bigint, _time bigint, _born bigint, _left string, _right string, late bigint")
     key = [F.coalesce(*either).alias(name) for name, *either in zip(  # of one that was late there may be no left event
         on, unpacked("_left", on, inputs.schema), unpacked("_right", on, inputs.schema), strict=True)]

@@ -30,7 +30,8 @@ _FIRST = 0  # the one version of a store whose fold has not begun
 
 @dataclass(frozen=True, slots=True)
 class GivenRows:
-    """Whose rows a store gets: of which store, of the keys in which ranges, and up to which version; None: the newest.
+    """Rows that a store gets of another: of which store, of the keys in which ranges, and up to which version; None:
+    the newest.
     """
 
     store: str
@@ -62,8 +63,8 @@ def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
         if {name for name, in connection.execute("SELECT name FROM givers")} - givers.keys():
             _empty(connection)
         brought = 0
-        for name, given in givers.items():
-            if (length := _round(connection, folder, name, given)) is None:
+        for name, source in givers.items():
+            if (length := _round(connection, folder, name, source)) is None:
                 # Batches were taken back that it has rows of, or these are of another store: all comes again.
                 _empty(connection)
                 return brought + sum(_whole(connection, folder, *item) for item in givers.items())
@@ -72,7 +73,7 @@ def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
 
 
 def is_by_key(folder: Path, store: str) -> bool:
-    """Whether each row of a store is one key's: not where keys have their marks in common, and so one state."""
+    """True where each row of a store is one key's: not where keys have their marks in common, and so one state."""
     with closing(connected(folder / store)) as connection:
         row = connection.execute("SELECT value FROM rows WHERE part = '' LIMIT 1").fetchone()
     return row is None or not is_of_all_keys(json.loads(row[0]))
@@ -102,19 +103,19 @@ def _empty(connection: sqlite3.Connection) -> None:
     connection.execute("COMMIT")
 
 
-def _round(connection: sqlite3.Connection, folder: Path, name: str, given: GivenRows) -> int | None:
+def _round(connection: sqlite3.Connection, folder: Path, name: str, source: GivenRows) -> int | None:
     """What has changed since the last round, or all; None where that cannot be told."""
-    mark = connection.execute("SELECT mark FROM givers WHERE name = ?", (name,)).fetchone()
-    if mark is None:
-        return _whole(connection, folder, name, given)
-    store, ranges, *stand = json.loads(mark[0])
-    if store != given.store or ranges != [list(key_range) for key_range in given.ranges]:
+    noted = connection.execute("SELECT mark FROM givers WHERE name = ?", (name,)).fetchone()
+    if noted is None:
+        return _whole(connection, folder, name, source)
+    store, ranges, *stand = json.loads(noted[0])
+    if store != source.store or ranges != [list(key_range) for key_range in source.ranges]:
         return None
-    upto = given.upto or newest_pointer(folder, given.store)
+    upto = source.upto or newest_pointer(folder, source.store)
     news = None if upto is None else changed(folder, upto, StoreVersion(*stand))
     if news is None:
         return None
-    counts = _counting(given.ranges)
+    counts = _counting(source.ranges)
     length = 0
     connection.execute("BEGIN IMMEDIATE")
     for *row, due, value in news[1]:
@@ -125,16 +126,16 @@ def _round(connection: sqlite3.Connection, folder: Path, name: str, given: Given
         else:
             connection.execute(PUT, (*row, due, value, _FIRST))
             length += len(value)
-    _note(connection, name, given, news[0])
+    _note(connection, name, source, news[0])
     connection.execute("COMMIT")
     return length
 
 
-def _whole(connection: sqlite3.Connection, folder: Path, name: str, given: GivenRows) -> int:
+def _whole(connection: sqlite3.Connection, folder: Path, name: str, source: GivenRows) -> int:
     """All rows of the giver's keys: the newest, and from there back to the version that counts, if that is older."""
-    connected(folder / given.store).close()  # StateLost where there is none; one of an older format is brought up
-    connection.create_function("counts", 1, _counting(given.ranges))
-    connection.execute("ATTACH DATABASE ? AS given", (f"{(folder / given.store).absolute().as_uri()}?mode=rw",))
+    connected(folder / source.store).close()  # StateLost where there is none; one of an older format is brought up
+    connection.create_function("counts", 1, _counting(source.ranges))
+    connection.execute("ATTACH DATABASE ? AS given", (f"{(folder / source.store).absolute().as_uri()}?mode=rw",))
     try:
         connection.execute("BEGIN")  # of the giver's store it only reads
         returns = connection.execute("SELECT max(number) FROM given.returns").fetchone()[0] or 0
@@ -142,23 +143,23 @@ def _whole(connection: sqlite3.Connection, folder: Path, name: str, given: Given
         before = _length(connection)
         connection.execute(_ALL)
         length = _length(connection) - before
-        _note(connection, name, given, StoreVersion(version, returns))
+        _note(connection, name, source, StoreVersion(version, returns))
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         connection.execute("DETACH DATABASE given")
-    if given.upto is None:
+    if source.upto is None:
         return length
-    more = _round(connection, folder, name, given)
+    more = _round(connection, folder, name, source)
     if more is None:
-        raise StateLost(f"The store {given.store} was taken back while its rows were read.")
+        raise StateLost(f"The store {source.store} was taken back while its rows were read.")
     return length + more
 
 
-def _note(connection: sqlite3.Connection, name: str, given: GivenRows, stand: StoreVersion) -> None:
-    mark = json.dumps([given.store, given.ranges, *astuple(stand)])
-    connection.execute("INSERT OR REPLACE INTO givers VALUES (?, ?)", (name, mark))
+def _note(connection: sqlite3.Connection, name: str, source: GivenRows, stand: StoreVersion) -> None:
+    text = json.dumps([source.store, source.ranges, *astuple(stand)])
+    connection.execute("INSERT OR REPLACE INTO givers VALUES (?, ?)", (name, text))
 
 
 def _length(connection: sqlite3.Connection) -> int:

@@ -22,9 +22,9 @@ def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
     texts : iterable of (str or None, ranges)
         JSON, as folds keep it without a store, and which ranges count of it. No key group counts of two of them.
     """
-    left = [(text, table_of(ranges)) for text, ranges in texts if text is not None]
+    texts_with_tables = [(text, table_of(ranges)) for text, ranges in texts if text is not None]
     states: dict[str, Any] = {}
-    for text, counts in left:
+    for text, counts in texts_with_tables:
 
         def has(key: str, counts: bytearray = counts) -> bool:
             return bool(counts[key_group(key)])
@@ -35,7 +35,7 @@ def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
                 states[key] = joined(states[key], part) if key in states else part
             elif has(key):
                 states[key] = state
-    return packed(states) if left else None
+    return packed(states) if texts_with_tables else None
 
 
 def table_of(ranges: KeyRanges) -> bytearray:

@@ -40,7 +40,7 @@ class LandmarkWindowed:
         Parameters
         ----------
         landmark : bool, optional
-            Whether the event ends the window; None: it does not.
+            True where the event ends the window; None: it does not.
         time, seq, born : int
             Weir's columns of the event.
         *values

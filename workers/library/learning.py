@@ -82,7 +82,7 @@ class Learner:
         seq, time, born : int
             Weir's columns of the event.
         target : float or str, optional
-            What is to be learned; an event without it, or without a feature, teaches nothing.
+            The value that is to be learned; an event without it, or without a feature, teaches nothing.
         """
         at = min(time, born)  # an event of the future would put off all that is due by then
         out = self._on_time(state, at) if self.period else []
@@ -145,13 +145,13 @@ def fitted(
     tree = grown.tree_
     leaves = tree.children_left < 0
     parameters: dict[str, Any] = {
-        "feature": [LEAF if is_leaf else int(place) for is_leaf, place in zip(leaves, tree.feature, strict=True)],
+        "feature": [LEAF if is_leaf else int(index) for is_leaf, index in zip(leaves, tree.feature, strict=True)],
         "threshold": [0.0 if is_leaf else float(bound)
                       for is_leaf, bound in zip(leaves, tree.threshold, strict=True)],
-        "left": [int(place) for place in tree.children_left], "right": [int(place) for place in tree.children_right]}
+        "left": [int(index) for index in tree.children_left], "right": [int(index) for index in tree.children_right]}
     if kind == CLASSIFIER:
         return {**parameters, "classes": [str(name) for name in grown.classes_],
-                "value": [int(place) for place in tree.value[:, 0, :].argmax(axis=1)]}
+                "value": [int(index) for index in tree.value[:, 0, :].argmax(axis=1)]}
     return {**parameters, "value": [float(value) for value in tree.value[:, 0, 0]]}
 
 
@@ -166,14 +166,14 @@ def _network(values: np.ndarray, targets: Sequence[str], neurons: int) -> dict[s
     mean = np.where(np.isfinite(mean), mean, 0.0)
     scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
     with np.errstate(over="ignore"):
-        seen = np.clip((values - mean) / scale, -FARTHEST, FARTHEST)
+        scaled = np.clip((values - mean) / scale, -FARTHEST, FARTHEST)
     classes = sorted(set(targets))
     if len(classes) == 1:
         first, second = np.zeros((neurons, values.shape[1] + 1)), np.zeros((1, neurons + 1))
     else:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # what so many rounds give is the model
-            network = MLPClassifier((neurons,), max_iter=_ROUNDS, random_state=0).fit(seen, targets)
+            network = MLPClassifier((neurons,), max_iter=_ROUNDS, random_state=0).fit(scaled, targets)
         first, second = (
             np.column_stack([bias, weights.T])
             for bias, weights in zip(network.intercepts_, network.coefs_, strict=True))
@@ -231,7 +231,7 @@ class Predictor:
 def predicted_by(
     model: dict[str, Any] | None, names: Sequence[str], values: Sequence[float | None], *, problem: str | None = None
 ) -> tuple[float | str | None, str | None, str | None]:
-    """What a model predicts of an event: the prediction, the model's version, and what is wrong."""
+    """A prediction for an event: the prediction, the model's version, and the problem, if there is one."""
     if model is None:
         return None, None, problem or NO_MODEL
     by_name = dict(zip(names, values, strict=True))

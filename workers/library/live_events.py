@@ -1,4 +1,4 @@
-"""What all live sources declare alike: how messages are written, their columns, their time, certificates."""
+"""Declarations that all live sources share: how messages are written, their columns, their time, certificates."""
 
 from __future__ import annotations
 

@@ -216,8 +216,8 @@ def to_delta_check(config: Mapping[str, Any]) -> None:
     values = settings(TO_DELTA, config)
     if (values["url"] is None) == (values["folder"] is None):
         raise InvalidConfig("A Delta table is in S3 or in a folder.", remedy="Name either url or folder.")
-    require_place(values["folder"] or "", parameter="folder", what="The folder's path")
-    require_place((values["url"] or "").removeprefix("s3://"), parameter="url", what="The table's address")
+    require_place(values["folder"] or "", parameter="folder", label="The folder's path")
+    require_place((values["url"] or "").removeprefix("s3://"), parameter="url", label="The table's address")
     if values["url"] is not None:
         require_s3(values)
 
@@ -225,7 +225,7 @@ def to_delta_check(config: Mapping[str, Any]) -> None:
 def to_s3_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where S3 may not be reached, or objects would be called as none can be."""
     values = settings(TO_S3, config)
-    require_place(values["prefix"], parameter="prefix", what="The prefix")
+    require_place(values["prefix"], parameter="prefix", label="The prefix")
     require_s3(values)
 
 

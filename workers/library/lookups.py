@@ -60,7 +60,7 @@ Rows = dict[tuple[str | None, ...], tuple]
 
 @dataclass(frozen=True, slots=True)
 class TableSource:
-    """Where a table is: a file, or a database and what is asked there; the key's columns there, and the others with
+    """The source of a table: a file, or a database and the query for it; the key's columns there, and the others with
     their types."""
 
     path: str
@@ -124,7 +124,7 @@ def lookup_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 def joined_on(entries: Sequence[str]) -> dict[str, str]:
     """The key: by the event's column, the table's."""
     pairs = [str(entry).partition("=") for entry in entries]
-    return {name.strip(): (other or name).strip() for name, _, other in pairs}
+    return {name.strip(): (table_column or name).strip() for name, _, table_column in pairs}
 
 
 def row_of(
@@ -138,9 +138,9 @@ def row_of(
     on : tuple of str
         The event's columns of the key, in the table's order.
     refresh_s : float
-        After how many seconds the table is read again.
+        The seconds after which the table is read again.
     drops : bool
-        Whether an event without a row gets none; else it gets one of nulls.
+        True where an event without a row gets none; else it gets one of nulls.
 
     Raises
     ------
@@ -164,9 +164,9 @@ def row_of(
 
 def read_table(source: TableSource) -> Rows:
     """All rows by their key; ``NotAnswered`` where they cannot be read, or are too many."""
-    wanted = [*source.keys, *(name for name, _ in source.columns)]
+    names = [*source.keys, *(name for name, _ in source.columns)]
     try:
-        rows = _from_database(source, len(wanted)) if source.location is not None else _from_file(source, wanted)
+        rows = _from_database(source, len(names)) if source.location is not None else _from_file(source, names)
     except (ConnectionError, LookupError, OSError, ValueError, InvalidConfig) as error:
         raise NotAnswered(f"The table cannot be read: {error}") from None
     if len(rows) > MOST_ROWS:
@@ -188,11 +188,11 @@ def _from_database(source: TableSource, width: int) -> list[tuple]:
     return rows
 
 
-def _from_file(source: TableSource, wanted: Sequence[str]) -> list[tuple]:
+def _from_file(source: TableSource, names: Sequence[str]) -> list[tuple]:
     path = Path(source.path)
-    table = _reader(path)[0](path, list(dict.fromkeys(wanted)))
+    table = _reader(path)[0](path, list(dict.fromkeys(names)))
     columns = {name: table.column(name).to_pylist() for name in table.column_names}
-    return list(zip(*(columns[name] for name in wanted), strict=True))
+    return list(zip(*(columns[name] for name in names), strict=True))
 
 
 def _reader(path: Path) -> tuple[Callable[[Path, list[str]], Any], Callable[[Path], list[str]]]:
@@ -205,10 +205,10 @@ def _reader(path: Path) -> tuple[Callable[[Path, list[str]], Any], Callable[[Pat
                         parameter="path")
 
 
-def _parquet(path: Path, wanted: list[str]) -> Any:
+def _parquet(path: Path, columns: list[str]) -> Any:
     import pyarrow.parquet as pq
 
-    return pq.read_table(path, columns=wanted)
+    return pq.read_table(path, columns=columns)
 
 
 def _parquet_columns(path: Path) -> list[str]:
@@ -222,12 +222,12 @@ def _parquet_columns(path: Path) -> list[str]:
                             parameter="path") from error
 
 
-def _csv(path: Path, wanted: list[str]) -> Any:
+def _csv(path: Path, columns: list[str]) -> Any:
     import pyarrow as pa
     from pyarrow import csv
 
     options = csv.ConvertOptions(
-        column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted, strings_can_be_null=True,
+        column_types=dict.fromkeys(columns, pa.string()), include_columns=columns, strings_can_be_null=True,
         null_values=[""], quoted_strings_can_be_null=False)
     return csv.read_csv(path, convert_options=options)
 

@@ -52,7 +52,7 @@ _ELSEWHERE = "/"  # a path that is none, as are those below it
 
 @dataclass(frozen=True, slots=True)
 class MarkupFields:
-    """What is to be read: the record's path (empty: the document's element), and by path the value's place."""
+    """The values to read: the record's path (empty: the document's element), and by path the value's place."""
 
     record: str
     places: Mapping[str, tuple[int, ...]]
@@ -69,7 +69,7 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql.types import StructType
 
     values = settings(XML_DOCUMENT, config)
-    kinds, wanted = _columns(values), wanted_values(values)
+    kinds, fields = _columns(values), wanted_values(values)
     field = values["field"]
     require_columns(inputs.columns, [field], task_type="xml_document", remedy="Set field to the column of the text.")
     added = StructType.fromDDL(columns_ddl(kinds))
@@ -84,9 +84,9 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             places: list[int] = []
             rows: list[list[str | None]] = []
             beside = batch.select(stay)
-            for place, text in enumerate(batch.column(field).to_pylist()):
-                records = read_records(text, wanted, most=most_records(beside.slice(place, 1).nbytes))
-                places += [place] * len(records)
+            for event, text in enumerate(batch.column(field).to_pylist()):
+                records = read_records(text, fields, most=most_records(beside.slice(event, 1).nbytes))
+                places += [event] * len(records)
                 rows += records
             columns = [
                 pa.array([typed(row[index], kind) for row in rows], arrow.field(index).type)
@@ -112,37 +112,37 @@ def xml_document_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def most_records(beside_bytes: int) -> int:
-    """How many records a document may have, by the bytes that each copies of what else its event has."""
+    """The most records that a document may have, by the bytes that each copies of what else its event has."""
     return RESULT_BYTES.most // (_RECORD_BYTES + beside_bytes)
 
 
-def read_records(text: str | None, wanted: MarkupFields, *, most: int = 1_000_000) -> list[list[str | None]]:
+def read_records(text: str | None, fields: MarkupFields, *, most: int = 1_000_000) -> list[list[str | None]]:
     """The values of each record in a document, in its order.
 
     Without a record's path there is one for the document, its values null where the text cannot be read; with one,
     text that cannot be read, or has more than ``most``, has none.
     """
-    reader = _Reader(wanted, most)
+    reader = _Reader(fields, most)
     try:
         if text is None:
             raise _Refused
         reader.read(text)
     except (expat.ExpatError, _Refused, UnicodeEncodeError):
-        return [] if wanted.record else [[None] * wanted.count]
+        return [] if fields.record else [[None] * fields.count]
     return reader.records
 
 
 class _Reader:
     """Follows the parser through a document; paths are told below the record, outside of one below the root."""
 
-    def __init__(self, wanted: MarkupFields, most: int = 1_000_000) -> None:
+    def __init__(self, fields: MarkupFields, most: int = 1_000_000) -> None:
         self.records: list[list[str | None]] = []
-        self._wanted, self._most = wanted, max(1, most)
+        self._wanted, self._most = fields, max(1, most)
         self._outside: list[str] = []  # paths of the open elements up to the record
         self._inside: list[str] = []  # paths of those within it
         self._record: list[str | None] | None = None
         self._text: list[list[str] | None] = []  # of each open element within the record, where it is asked for
-        self._longest = max(map(len, [wanted.record, *wanted.places]))
+        self._longest = max(map(len, [fields.record, *fields.places]))
 
     def read(self, text: str) -> None:
         parser = expat.ParserCreate("utf-8")  # whatever the text declares: it is text already, and this its bytes
@@ -199,9 +199,9 @@ class _Reader:
             self._record = None
 
     def _keep(self, path: str, value: str) -> None:
-        for place in self._wanted.places.get(path, ()):
-            if self._record is not None and self._record[place] is None:
-                self._record[place] = value
+        for index in self._wanted.places.get(path, ()):
+            if self._record is not None and self._record[index] is None:
+                self._record[index] = value
 
 
 def _columns(values: Mapping[str, Any]) -> dict[str, str]:
@@ -209,17 +209,17 @@ def _columns(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def wanted_values(values: Mapping[str, Any]) -> MarkupFields:
-    """What a config asks for; ``InvalidConfig`` where an entry names no path."""
+    """The values that a config asks for; ``InvalidConfig`` where an entry names no path."""
     places: dict[str, tuple[int, ...]] = {}
     entries: Sequence[str] = values["values"]
-    for place, entry in enumerate(entries):
+    for index, entry in enumerate(entries):
         path = str(entry).partition("=")[2]
         if _PATH.fullmatch(path) is None:
             raise InvalidConfig(
                 f"“{entry}” does not say where a value stands.",
                 remedy="Write “name=Child/Element”, “name:type=Child/Element” or “name=Child/@attribute”.",
                 value=entry)
-        places[path] = (*places.get(path, ()), place)
+        places[path] = (*places.get(path, ()), index)
     if not entries:
         raise InvalidConfig("xml_document reads no value.", remedy="Name in “values” what to read.")
     return MarkupFields(values["record"] or "", places, len(entries))

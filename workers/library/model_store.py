@@ -46,7 +46,7 @@ class ModelVersion:
 
 
 def broker_url(environment: Mapping[str, str] | None = None) -> str:
-    """Where the broker is."""
+    """The broker's address, from the environment."""
     return (os.environ if environment is None else environment).get("REDIS_URL", DEFAULT_URL)
 
 
@@ -60,7 +60,7 @@ def connected(url: str) -> redis.Redis:
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """What a team calls a model of its own."""
+    """A model's full name: the team, and the team's name for it."""
 
     team: str
     name: str
@@ -84,7 +84,7 @@ def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, 
     broker : Redis
         A client with decoded answers.
     stored : StoredVersion
-        What to store; what is there under the same version is replaced.
+        The version to store; one that is there under the same number is replaced.
     """
     key, number = model.key, stored.version.partition("-")[0]
     member = f"{number:0>12}|{stored.version}"  # of one moment, the later one counts as newer
@@ -102,7 +102,7 @@ def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, 
 
 
 def stored_text(broker: redis.Redis, model: ModelName, version: str = "") -> str | None:
-    """What a version says, or the newest where none is named; None where it is not there."""
+    """The text of a version, or of the newest where none is named; None where it is not there."""
     key = model.key
     if not version:
         newest = broker.zrange(key, -1, -1)

@@ -98,10 +98,10 @@ def _require_tree(model: Mapping[str, Any]) -> None:
         _require_numbers(values, count, name)
         if not all(isinstance(value, int) for value in values):
             raise _unreadable(f"its {name} are not whole numbers")
-    for place, (feature, left, right) in enumerate(zip(nodes, model["left"], model["right"], strict=True)):
-        inner = 0 <= feature < len(model["features"]) and place < left < count and place < right < count
+    for number, (feature, left, right) in enumerate(zip(nodes, model["left"], model["right"], strict=True)):
+        inner = 0 <= feature < len(model["features"]) and number < left < count and number < right < count
         if not inner and feature != LEAF:
-            raise _unreadable(f"node {place} of its tree leads nowhere")
+            raise _unreadable(f"node {number} of its tree leads nowhere")
     if model["kind"] == CLASSIFIER:
         classes = _require_classes(model)
         if not all(isinstance(value, int) and 0 <= value < len(classes) for value in model["value"]):
@@ -133,25 +133,25 @@ def _require_network(model: Mapping[str, Any]) -> None:
 
 
 def apply(model: Mapping[str, Any], values: Sequence[float]) -> float | str:
-    """What a model says of an event."""
+    """The prediction of a model for one event."""
     if model["kind"] == LINEAR:
         pairs = zip(model["coefficients"], values, strict=True)
         return model["intercept"] + sum(coefficient * value for coefficient, value in pairs)
     if model["kind"] == NETWORK:
         return _said_by_network(model, values)
-    place, features, thresholds = 0, model["feature"], model["threshold"]
-    while features[place] != LEAF:
-        goes_left = as_float32(values[features[place]]) <= thresholds[place]
-        place = model["left" if goes_left else "right"][place]
-    value = model["value"][place]
+    node, features, thresholds = 0, model["feature"], model["threshold"]
+    while features[node] != LEAF:
+        goes_left = as_float32(values[features[node]]) <= thresholds[node]
+        node = model["left" if goes_left else "right"][node]
+    value = model["value"][node]
     return model["classes"][value] if model["kind"] == CLASSIFIER else float(value)
 
 
 def _said_by_network(model: Mapping[str, Any], values: Sequence[float]) -> str:
     """The class whose output is largest; a neuron's first weight is its bias."""
-    seen = [max(-FARTHEST, min(FARTHEST, (value - mean) / scale))
+    scaled = [max(-FARTHEST, min(FARTHEST, (value - mean) / scale))
             for value, mean, scale in zip(values, model["mean"], model["scale"], strict=True)]
-    hidden = [max(0.0, _weighed(weights, seen)) for weights in model["hidden"]]
+    hidden = [max(0.0, _weighed(weights, scaled)) for weights in model["hidden"]]
     outputs = [_weighed(weights, hidden) for weights in model["output"]]
     return model["classes"][outputs.index(max(outputs))]
 

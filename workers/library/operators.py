@@ -173,19 +173,19 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [*by, *landmark, *(
         aggregate.column for aggregate in aggregates if aggregate.column)],
         task_type="window", remedy="Name columns of the input.")
-    read = {f"_v{place}": _value(aggregate) for place, aggregate in enumerate(aggregates)}
+    read = {f"_v{index}": _value(aggregate) for index, aggregate in enumerate(aggregates)}
     # Numbers go through as text: pandas has no null among whole ones, and takes NaN for null.
-    held = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
-    keys = {f"_k{place}": key_value(inputs, name).cast(held[name]) for place, name in enumerate(by)}
-    ends = {f"_ends{place}": F.col(name) for place, name in enumerate(landmark)}
-    given = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), *[
+    key_kinds = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
+    keys = {f"_k{index}": key_value(inputs, name).cast(key_kinds[name]) for index, name in enumerate(by)}
+    ends = {f"_ends{index}": F.col(name) for index, name in enumerate(landmark)}
+    selected = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), *[
         column.alias(name) for name, column in {**ends, **keys, **read}.items()])
-    key_types = columns_ddl(held)
+    key_types = columns_ddl(key_kinds)
     results = columns_ddl({aggregate.name: aggregate.type for aggregate in aggregates})
     added = ", ".join(part for part in (
         "_seq bigint, _time bigint, _born bigint", key_types, "window_start bigint, window_end bigint", results,
         "late bigint") if part)
-    closed = fold_stream(given, fold, by=[], reads=["_of", *ends, "_time", "_seq", "_born", *keys, *read], kept=[],
+    closed = fold_stream(selected, fold, by=[], reads=["_of", *ends, "_time", "_seq", "_born", *keys, *read], kept=[],
                          added=added)
     return closed.withColumns({name: F.col(name).cast(_key_type(kinds[name])) for name in by})
 

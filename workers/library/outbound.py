@@ -44,7 +44,7 @@ class HttpAnswer:
 
 
 def is_literal(host: str) -> bool:
-    """Whether a host is an address, or this machine's own name, and no name that somebody else resolves."""
+    """True where a host is an address, or this machine's own name, and no name that somebody else resolves."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -53,13 +53,14 @@ def is_literal(host: str) -> bool:
 
 
 def may_be_reached(address: str) -> bool:
-    """Whether a name may lead to an address, and to the one of IPv4 that a gateway finds in it."""
+    """True where a name may lead to an address, and to the one of IPv4 that a gateway finds in it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     return all(map(_is_open, [ip, *_within(ip)]))
 
 
 def leads_here(host: str, port: int, *, within_s: float) -> bool:
-    """Whether a host is this machine, or link-local, where programs trust whoever asks; not where it does not resolve.
+    """True where a host is this machine, or link-local, where programs trust whoever asks; not where it does not
+    resolve.
 
     Parameters
     ----------

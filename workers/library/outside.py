@@ -1,4 +1,4 @@
-"""What tasks have in common that ask another system about every event: one question at a time in each thread.
+"""The common part of tasks that ask another system about every event: one question at a time in each thread.
 
 A thread waits for its answers, so that more threads on a slot ask more at once, as far as the other side allows.
 Connections live in the Python worker, which Spark keeps from batch to batch.
@@ -47,7 +47,7 @@ def asked(
     ask : callable
         The answers for an event, each a tuple of the added columns; raises ``NotAnswered``. Runs in Python workers.
     nothing : tuple
-        What an event goes on with that got no answer, where ``on_error`` is ``null``.
+        The values of an event that got no answer, where ``on_error`` is ``null``.
     on_error : str
         ``null``, ``drop`` or ``fail``.
     """
@@ -77,15 +77,15 @@ def _answered(
 
     places: list[int] = []
     answers: list[tuple] = []
-    for place, event in enumerate(_events(batch, reads)):
+    for index, event in enumerate(_events(batch, reads)):
         try:
-            given = ask(event)
+            event_answers = ask(event)
         except NotAnswered:
             if on_error == "fail":
                 raise
-            given = [nothing] if on_error == "null" else []
-        places += [place] * len(given)
-        answers += given
+            event_answers = [nothing] if on_error == "null" else []
+        places += [index] * len(event_answers)
+        answers += event_answers
     rows = batch.select(list(stay))
     if places != list(range(batch.num_rows)):
         rows = rows.take(pa.array(places, pa.int64()))

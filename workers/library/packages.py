@@ -23,7 +23,7 @@ FUNCTION = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 
 
 def allowed(environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """What the operator names: packages, modules, and functions (``package.module:function``)."""
+    """The operator's list of what may be called: packages, modules, and functions (``package.module:function``)."""
     env = os.environ if environment is None else environment
     return tuple(name.strip() for name in env.get(VARIABLE, "").split(",") if name.strip())
 

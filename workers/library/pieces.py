@@ -62,7 +62,7 @@ class StoredMapping(MutableMapping[str, Any]):
         return [*stored, *(member for member, moment in moments if moment is not None and moment <= upto)]
 
     def soonest(self, *, after: int | None = None, where: Callable[[Any], bool] | None = None) -> int | None:
-        """When the first of them is due, as `soonest` has it; None where none will be."""
+        """The time at which the first of them is due, as `soonest` has it; None where none will be."""
         stored = next((due for member, due in self._batch.soonest(*self._of, after=after)
                        if member not in self._before and (where is None or where(self._peek(member)))), None)
         in_memory = _soonest(self._known.values(), self._moment, after, where)
@@ -138,7 +138,7 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
     Parameters
     ----------
     moment : callable
-        When an entry is due, as the fold's ``parts`` have it.
+        Gives the time at which an entry is due, as the fold's ``parts`` have it.
     """
     if isinstance(entries, StoredMapping):
         return entries.due(upto)
@@ -149,12 +149,12 @@ def due(entries: Mapping[str, Any], upto: int, *, moment: Moment) -> list[str]:
 def soonest(
     entries: Mapping[str, Any], *, moment: Moment, after: int | None = None, where: Callable[[Any], bool] | None = None
 ) -> int | None:
-    """When the first entry of a part is due, whether it is in pieces or not; None where none will be.
+    """The time at which the first entry of a part is due, whether it is in pieces or not; None where none will be.
 
     Parameters
     ----------
     moment : callable
-        When an entry is due, as the fold's ``parts`` have it.
+        Gives the time at which an entry is due, as the fold's ``parts`` have it.
     """
     if isinstance(entries, StoredMapping):
         return entries.soonest(after=after, where=where)

@@ -56,7 +56,7 @@ def from_port(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def from_port_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """Those that one port had.
+    """The columns that one port had.
 
     Raises
     ------

@@ -111,10 +111,10 @@ def forecast(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     read = [values["value"], values["at"], *([values["holiday"]] if values["holiday"] else [])]
     require_columns(inputs.columns, [*by, *read], task_type="forecast", remedy="Name columns of the input.")
     holiday = F.col(values["holiday"]).try_cast("boolean") if values["holiday"] else F.lit(False)
-    given = inputs.where(F.col(values["at"]).isNotNull()).withColumns({
+    selected = inputs.where(F.col(values["at"]).isNotNull()).withColumns({
         "_at": F.floor(values["at"]).cast("double"), "_value": F.col(values["value"]).cast("double"),
         "_holiday": F.coalesce(holiday, F.lit(False)), "_customer": key_text(inputs, by)})
-    return fold_stream(given, hourly_forecast(values), by=by, reads=["_at", "_value", "_holiday", "_customer"],
+    return fold_stream(selected, hourly_forecast(values), by=by, reads=["_at", "_value", "_holiday", "_customer"],
                        kept=[*STREAM, *by], added=columns_ddl(_FORECAST))
 
 

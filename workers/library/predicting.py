@@ -22,7 +22,8 @@ _read: dict[StoredModel, _Read] = {}  # of this Python worker
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """Which model: of a team, a version or the newest (empty), of a kind; how often it is looked for, and where."""
+    """A reference to a stored model: its team, a version or the newest (empty), its kind; how often it is looked for,
+    and where."""
 
     model: ModelName
     version: str
@@ -41,12 +42,12 @@ class _Read:
 def predict_stored(
     source: StoredModel, features: tuple[str, ...], *, drops: bool
 ) -> Callable[[Mapping[str, Any]], list[tuple]]:
-    """What gives (predicted, version, problem) for an event with the features as ``_f0``, ``_f1`` and so on.
+    """A function that gives (predicted, version, problem) for an event with the features as ``_f0``, ``_f1`` and so on.
 
     Parameters
     ----------
     drops : bool
-        Whether an event that nothing is predicted for is left out.
+        True where an event that nothing is predicted for is left out.
     """
     return partial(_predicted, source=source, features=features, drops=drops)
 
@@ -58,7 +59,7 @@ def _predicted(
     model_read, now_s = _read.get(source), clock()
     if model_read is None or now_s >= model_read.due_s:
         model_read = _read[source] = _refreshed(source, model_read, now_s)
-    values = [event[f"_f{place}"] for place in range(len(features))]
+    values = [event[f"_f{index}"] for index in range(len(features))]
     row = predicted_by(model_read.model, features, values, problem=model_read.problem)
     return [] if drops and row[0] is None else [row]
 

@@ -29,7 +29,7 @@ LONGEST = 300
 
 
 def call(function: str, *arguments: Any) -> Any:
-    """What a function gives.
+    """The result of a function that is called by its name.
 
     Raises
     ------
@@ -43,24 +43,24 @@ def call(function: str, *arguments: Any) -> Any:
     except (InvalidConfig, OSError, MemoryError):
         raise
     except Exception as error:  # of a stranger's code
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frame = traceback.extract_tb(error.__traceback__)[-1]
         words = " ".join(str(error).split())[:LONGEST]
         raise wrong(
             function, f"raised {type(error).__name__}{f': {words}' if words else ''} "
-            f"({Path(place.filename).name}, line {place.lineno})",
+            f"({Path(frame.filename).name}, line {frame.lineno})",
             f"Mend it and install it as another version; set on_error to {MARK} to go on with the other events; or "
             "leave such events out by a sql task before it.") from error
 
 
-def wrong(function: str, what: str, remedy: str) -> InvalidConfig:
-    """What is wrong with a function, and what to do."""
-    return InvalidConfig(f"The function {function} {what}. {remedy}", remedy=remedy)
+def wrong(function: str, problem: str, remedy: str) -> InvalidConfig:
+    """An error about a function: the problem, and the remedy."""
+    return InvalidConfig(f"The function {function} {problem}. {remedy}", remedy=remedy)
 
 
 def results_of(
     table: pa.Table, work: Callable[[pa.Table], pa.Table], *, function: str, on_error: str
 ) -> list[pa.Table]:
-    """What some work gives of a table, in the order of its events.
+    """Results of some work on a table, in the order of its events.
 
     Parameters
     ----------

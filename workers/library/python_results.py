@@ -1,4 +1,4 @@
-"""What a function of a package gave: a table of the columns that its task declares, in their types."""
+"""The result of a package's function: a table of the columns that its task declares, in their types."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def complete(result: pa.Table, given: Mapping[str, str]) -> pa.Table:
+def complete(result: pa.Table, columns: Mapping[str, str]) -> pa.Table:
     """A result with all columns, in their order; one that failed has no values."""
     import pyarrow as pa
 
-    names = [*STREAM, *given]
+    names = [*STREAM, *columns]
     return pa.table([
-        result.column(name) if name in result.column_names else pa.nulls(result.num_rows, arrow_type(given[name]))
+        result.column(name) if name in result.column_names else pa.nulls(result.num_rows, arrow_type(columns[name]))
         for name in names], names=names)
 
 
-def checked(given: Any, columns: Mapping[str, str], function: str) -> pa.Table:
-    """What a function gave, in the order and types that are declared.
+def checked(result: Any, columns: Mapping[str, str], function: str) -> pa.Table:
+    """The result of a function, in the order and types that are declared.
 
     Raises
     ------
@@ -35,12 +35,12 @@ def checked(given: Any, columns: Mapping[str, str], function: str) -> pa.Table:
     """
     import pyarrow as pa
 
-    if isinstance(given, pa.RecordBatch):
-        given = pa.Table.from_batches([given])
-    if not isinstance(given, pa.Table):
-        raise wrong(function, f"gave {type(given).__name__} and no Arrow table", "Let it give a pyarrow.Table.")
+    if isinstance(result, pa.RecordBatch):
+        result = pa.Table.from_batches([result])
+    if not isinstance(result, pa.Table):
+        raise wrong(function, f"gave {type(result).__name__} and no Arrow table", "Let it give a pyarrow.Table.")
     kinds = {**dict.fromkeys(STREAM, "bigint"), **columns}
-    names = given.column_names
+    names = result.column_names
     if missing := [name for name in kinds if name not in names]:
         near = nearest(missing[0], [name for name in names if name not in kinds])
         remedy = ("Keep _seq, _time and _born of the events that a result is made from." if missing[0] in STREAM else
@@ -51,7 +51,7 @@ def checked(given: Any, columns: Mapping[str, str], function: str) -> pa.Table:
             name for name in dict.fromkeys(names) if names.count(name) > 1]:
         raise wrong(function, f"gave a column {', '.join(further)} that is not declared once",
                      "Declare it in “columns” with its type, or let the function leave it out.")
-    return pa.table({name: _cast(given.column(name), name, kind, function) for name, kind in kinds.items()})
+    return pa.table({name: _cast(result.column(name), name, kind, function) for name, kind in kinds.items()})
 
 
 def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.ChunkedArray:
@@ -67,14 +67,14 @@ def _cast(values: pa.ChunkedArray, name: str, kind: str, function: str) -> pa.Ch
         "binary": lambda of: types.is_binary(of) or types.is_large_binary(of),
         "decimal": lambda of: types.is_decimal(of) or types.is_integer(of),
     }[kind.partition("(")[0]](values.type) or types.is_null(values.type)
-    wanted = arrow_type(kind)
+    arrow_kind = arrow_type(kind)
     if not fits:
         raise wrong(function, f"gave the column {name} as {values.type}, which is declared as {kind}",
-                     f"Declare it otherwise, or let the function make {wanted} of it.")
+                     f"Declare it otherwise, or let the function make {arrow_kind} of it.")
     if name in STREAM and values.null_count:
         raise wrong(function, f"gave null as {name}", "Keep _seq, _time and _born of the events.")
     try:
-        return values.cast(wanted)
+        return values.cast(arrow_kind)
     except pa.ArrowInvalid as error:
         raise wrong(function, f"gave a value as {name} that is no {kind} ({error})",
                      "Let it give such values.") from None

@@ -83,7 +83,7 @@ _WHOLE = {"tinyint", "smallint", "int", "bigint"}
 
 
 def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What the function makes of the events."""
+    """The events that the function makes of its input."""
     values = settings(PYTHON, config)
     require_function(values["function"], values["version"])
     reads = _read(inputs.columns, values["reads"], ())
@@ -93,7 +93,7 @@ def python(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What the function makes of each key's events."""
+    """The events that the function makes of each key's events."""
     values = settings(PYTHON_BY_KEY, config)
     require_function(values["function"], values["version"])
     columns, by = typed_columns(values["columns"]), key_columns(values["by"], added=[])
@@ -103,9 +103,9 @@ def python_by_key(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 def _read(columns: Sequence[str], reads: Sequence[str] | None, by: Sequence[str]) -> list[str]:
     """The columns that a function gets, without Weir's own."""
-    wanted = [name for name in dict.fromkeys([*(reads or columns), *by]) if name not in STREAM]
-    require_columns(list(columns), wanted, task_type="python", remedy="Name columns of the input.")
-    return wanted
+    names = [name for name in dict.fromkeys([*(reads or columns), *by]) if name not in STREAM]
+    require_columns(list(columns), names, task_type="python", remedy="Name columns of the input.")
+    return names
 
 
 def python_check(config: Mapping[str, Any]) -> None:
@@ -124,12 +124,12 @@ def python_by_key_check(config: Mapping[str, Any]) -> None:
 
 
 def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """Those that the config declares."""
+    """The columns that the config declares."""
     return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
 
 
 def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """Those that the config declares; the function gets single values."""
+    """The columns that the config declares; the function gets single values."""
     reads, by = values["reads"] or [name for name in inputs if name not in STREAM], values["by"]
     for name in dict.fromkeys([*reads, *by]):
         kind = inputs.require(name, parameter="reads" if name in reads else "by")
@@ -156,9 +156,9 @@ def _stateless(
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
-    given = _given(columns, on_error)
+    output_columns = _given(columns, on_error)
 
-    produced = StructType.fromDDL(columns_ddl({**dict.fromkeys(STREAM, "bigint"), **given}))
+    produced = StructType.fromDDL(columns_ddl({**dict.fromkeys(STREAM, "bigint"), **output_columns}))
     prints = TaskPrints.of_what_is_built()
 
     def work(table: pa.Table) -> pa.Table:
@@ -172,7 +172,7 @@ def _stateless(
             if batch.num_rows:
                 for result in results_of(
                         pa.Table.from_batches([batch]), work, function=function, on_error=on_error):
-                    yield from complete(result, given).to_batches()
+                    yield from complete(result, output_columns).to_batches()
 
     return inputs.select(*STREAM, *reads).mapInArrow(through, produced)
 
@@ -187,8 +187,8 @@ def _keyed(
     from pyspark.sql import functions as F
 
     kinds = {name: inputs.schema[name].dataType.simpleString() for name in reads}
-    given = [*(F.col(name) for name in STREAM), *(_as_text(name, kind) for name, kind in kinds.items())]
-    held = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
+    selected = [*(F.col(name) for name in STREAM), *(_as_text(name, kind) for name, kind in kinds.items())]
+    text_kinds = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
             for name, kind in {**dict.fromkeys(STREAM, "bigint"), **_given(columns, on_error)}.items()}
 
     prints = TaskPrints.of_what_is_built()
@@ -198,9 +198,9 @@ def _keyed(
             return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
                                  on_error=on_error)
 
-    folded = fold_batches(inputs, work, by=by, columns=given,
-                          gives=columns_ddl(held))
-    return folded.select(*[_from_text(name, columns.get(name, "")) for name in held])
+    folded = fold_batches(inputs, work, by=by, columns=selected,
+                          gives=columns_ddl(text_kinds))
+    return folded.select(*[_from_text(name, columns.get(name, "")) for name in text_kinds])
 
 
 def _as_text(name: str, kind: str) -> Column:
@@ -246,7 +246,7 @@ def called_by_key(
 
     rows: list[tuple[int, tuple]] = []
     for key, events in frame.groupby("_key", sort=False):
-        places = {seq: place for place, seq in zip(events.index, events["_seq"], strict=True)}
+        places = {seq: index for index, seq in zip(events.index, events["_seq"], strict=True)}
         table = pa.table({
             **{name: pa.array(events[name], pa.int64()) for name in STREAM},
             **{name: _array(events[name], kind) for name, kind in kinds.items()}})

@@ -1,4 +1,4 @@
-"""Where connectors may go: hosts that the operator names (``WEIR_CONNECTOR_HOSTS``); by default there are none.
+"""The reach of connectors: hosts that the operator names (``WEIR_CONNECTOR_HOSTS``); by default there are none.
 
 ``WEIR_SINK_HOSTS`` names those that may be written to, where these are others than may be read from."""
 

@@ -79,7 +79,7 @@ def resolve(task_type: TaskType) -> Callable[..., Any]:
 
 
 def makes_events(task_type: TaskType) -> bool:
-    """Whether a source makes its events of their numbers alone: it reads nothing outside, and no recording."""
+    """True where a source makes its events of their numbers alone: it reads nothing outside, and no recording."""
     is_source = task_type.kind == "source" and task_type.connector is None
     return is_source and companion(task_type, "_first_events") is None and companion(task_type, "_schedule") is None
 
@@ -98,7 +98,7 @@ def companion(task_type: TaskType, suffix: str) -> Callable[..., Any] | None:
 
 
 def check(task_type: TaskType, config: Mapping[str, Any]) -> InvalidConfig | None:
-    """What is wrong with a config that is well typed but cannot be built (a range upside down, no such file), or None.
+    """The problem of a config that is well typed but cannot be built (a range upside down, no such file), or None.
 
     A task type brings its own check as the function ``<build>_check(config)``, which raises ``InvalidConfig``.
     """

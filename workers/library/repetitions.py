@@ -63,10 +63,10 @@ class Deduplicated:
         watermarks.reach(partition, time, self)
         if partition["next"] is None or watermarks.is_due(partition):
             passed = partition["mark"] - partition["mark"] % self.within  # so that it matters not how often who is told
-            for other in due(state["passed"], passed - 2 * self.within, moment=_when):
-                entry = state["passed"][other]
+            for key in due(state["passed"], passed - 2 * self.within, moment=_when):
+                entry = state["passed"][key]
                 if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
-                    del state["passed"][other]
+                    del state["passed"][key]
             partition["next"] = passed + self.within
         return ()
 

@@ -60,7 +60,7 @@ DEFAULT_RATE_PER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ReplaySchedule:
-    """When the events are due: a schedule file, and by how much a repeated recording moves on each time."""
+    """The times at which events are due: a schedule file, and by how much a repeated recording moves on each time."""
 
     file: Path
     repeat_ms: int = 0
@@ -102,12 +102,12 @@ def replay_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def replay_stamp(config: Mapping[str, Any]) -> list[list[Any]]:
-    """What tells a recording from another one under the same name."""
+    """A stamp that tells a recording from another one under the same name."""
     return _stamp(replay_files(replay_path(settings(REPLAY, config)["path"])))
 
 
 def replay_schedule(config: Mapping[str, Any], folder: Path) -> ReplaySchedule:
-    """When the recording's events are due, at the source's rate or at a multiple of their own speed."""
+    """The times at which a recording's events are due, at the source's rate or at a multiple of their own speed."""
     from workers.engine.channels.tick_schedule import write_schedule
 
     values = settings(REPLAY, config)
@@ -277,13 +277,13 @@ def _parquet_blocks(files: Sequence[Path], path: str) -> Iterator[pa.Table]:
     try:
         schemas = [pq.read_schema(file) for file in files]
         schema = pa.unify_schemas([_plain(file_schema) for file_schema in schemas], promote_options="default")
-        wanted = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
+        utc_schema = to_arrow_schema(from_arrow_schema(schema), timezone="UTC")
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(BLOCK_ROWS):
                 block = pa.Table.from_batches([batch])
                 block = block.cast(_plain(block.schema))
                 yield pa.concat_tables([schema.empty_table(), block], promote_options="default").cast(
-                    wanted, safe=False)
+                    utc_schema, safe=False)
     except (pa.ArrowException, PySparkException) as error:
         raise InvalidConfig(
             f"“{path}” cannot be read as Parquet: {error}",

@@ -64,7 +64,7 @@ def exact_average(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def roll_up(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What exact_average gives, of longer blocks."""
+    """The output of exact_average for longer blocks, from its output for shorter ones."""
     values = settings(ROLL_UP, config)
     by = key_columns(values["by"], added=_GIVEN)
     require_columns(inputs.columns, ["count", "sum", *by], task_type="roll_up",
@@ -91,7 +91,7 @@ def exact_average_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns
 
 
 def roll_up_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
-    """What exact_average gives."""
+    """The columns that exact_average gives."""
     for name in ("count", "sum"):
         inputs.require(name, remedy="Put an exact_average before it, of the same keys.")
     return Columns.stream(kept_columns(inputs, values["by"]) | _ADDED_TYPES)
@@ -104,7 +104,7 @@ def exact_average_contains(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -
     other keys end in the same order: value, count, sum and Weir's columns are those of the longer window by itself.
     A block_average has no such rule: its sum is rounded with each reading, so it depends on where blocks begin.
     """
-    blocks, left = divmod(narrow["window"], wide["window"])
-    if left or blocks < 2 or wide["by"] != narrow["by"] or (wide["fields"] or []) != (narrow["fields"] or []):
+    blocks, remainder = divmod(narrow["window"], wide["window"])
+    if remainder or blocks < 2 or wide["by"] != narrow["by"] or (wide["fields"] or []) != (narrow["fields"] or []):
         return None
     return Refined("roll_up", {"blocks": blocks, "by": narrow["by"]})

@@ -65,18 +65,18 @@ def json_lines(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 def folder_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where no folder can have that name."""
-    require_place(str(config.get(FOLDER.name) or ""), parameter=FOLDER.name, what="The folder's path")
+    require_place(str(config.get(FOLDER.name) or ""), parameter=FOLDER.name, label="The folder's path")
 
 
-def require_place(path: str, *, parameter: str, what: str) -> None:
+def require_place(path: str, *, parameter: str, label: str) -> None:
     """Raise ``InvalidConfig`` where a path is too long for a file system or a store, or leads back up."""
     if len(path) > MOST_CHARACTERS:
         raise InvalidConfig(
-            f"{what} has more than {MOST_CHARACTERS} characters.", parameter=parameter,
+            f"{label} has more than {MOST_CHARACTERS} characters.", parameter=parameter,
             remedy="Choose a shorter one.")
     if {".", ".."} & set(path.split("/")):
         raise InvalidConfig(
-            f"{what} holds a part that is . or .., which leads elsewhere.", parameter=parameter,
+            f"{label} holds a part that is . or .., which leads elsewhere.", parameter=parameter,
             remedy="Write where it leads to.")
 
 

@@ -122,12 +122,12 @@ def _table() -> Column:
         for kind in KINDS_OF_HOUSEHOLDS])
 
 
-def _smooth(place: Column, *parts: Column | int | str) -> Column:
+def _smooth(point: Column, *parts: Column | int | str) -> Column:
     """Draws of the normal distribution at whole places, and between two of them what lies on the line."""
     from pyspark.sql import functions as F
 
-    before = F.floor(place)
-    share = place - before
+    before = F.floor(point)
+    share = point - before
     return normal(*parts, before) * (F.lit(1.0) - share) + normal(*parts, before + 1) * share
 
 

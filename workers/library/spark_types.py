@@ -12,13 +12,13 @@ _MOST_LEVELS = 32
 
 
 def is_name(name: str) -> bool:
-    """Whether a column may have this name: it is not long, each character prints (none ends a line or turns the text
+    """True where a column may have this name: it is not long, each character prints (none ends a line or turns the text
     around), and it holds no ``${``, for which Spark may put in a setting."""
     return 0 < len(name) <= MOST_CHARACTERS and name.isprintable() and "${" not in name
 
 
 def is_field_name(name: str) -> bool:
-    """Whether a record's field may have this name, by which its type can be told as text."""
+    """True where a record's field may have this name, by which its type can be told as text."""
     return is_name(name) and not _DELIMITERS & set(name)
 
 
@@ -46,18 +46,18 @@ def named_parts(kind: str) -> list[tuple[str, str]]:
 
 
 def arguments(text: str) -> list[str]:
-    """What commas separate, outside of brackets."""
+    """Parts of a text between commas, outside of brackets."""
     parts, depth, start = [], 0, 0
-    for place, character in enumerate(text):
+    for index, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")
         if character == "," and not depth:
-            parts.append(text[start:place])
-            start = place + 1
+            parts.append(text[start:index])
+            start = index + 1
     return [*parts, text[start:]] if text else []
 
 
 def is_type(kind: str, levels: int = _MOST_LEVELS) -> bool:
-    """Whether a text is a type and nothing else: a plain word, or an array, map or struct of such."""
+    """True where a text is a type and nothing else: a plain word, or an array, map or struct of such."""
     if not levels or not kind.endswith(">"):
         return bool(levels) and _SIMPLE.fullmatch(kind) is not None
     word, _, inside = kind[:-1].partition("<")

@@ -41,7 +41,7 @@ TASK_TYPES = (SQL,)
 
 
 def sql(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """What Spark computes of the query, once it is checked against the columns that really come."""
+    """The query's result by Spark, once the query is checked against the columns that really come."""
     values = settings(SQL, config)
     columns = Columns(dict(inputs.dtypes))
     plan = compiled(parse(values["query"]), columns, task=task_being_built())

@@ -58,7 +58,7 @@ class Folds:
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
-        """Where the next fold finds the state that it begins with, and where its store is."""
+        """The state that the next fold begins with, and the place of its store."""
         index, self.count = self.count, self.count + 1
         name = f"{self.fragment}.{fold_name(self.task, index)}"
         return (
@@ -67,7 +67,7 @@ class Folds:
 
 
 def fold_name(task: str, index: int) -> str:
-    """What the stores of one of a running task's folds are named after, behind their fragment."""
+    """The name of the stores of one of a running task's folds, behind their fragment."""
     return f"{hashlib.blake2b(task.encode(), digest_size=6).hexdigest()}-{index}"
 
 
@@ -121,7 +121,7 @@ def going_on(
     stores : Path, optional
         The folder of stores; without it all state is Spark's.
     large : int, optional
-        From how many characters on the states of a fold are in a store.
+        The number of characters from which on the states of a fold are in a store.
     count_late : callable, optional
         Takes a stream with the column ``LATE`` and gives it without it, and without the rows that have a number there:
         how many events came too late.
@@ -239,12 +239,13 @@ def fold_batches(
         never listed) and events, and gives the columns of what comes out, none for nothing. It must not matter how the
         events are cut.
     columns : sequence of Column
-        What an event has for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without nulls.
+        The columns of an event for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without
+        nulls.
     parts : mapping, optional
         The members of a key's state that are mappings by a key of their own, as a fold has them.
     idle_ms : int, optional
-        After how long without an event ``work`` is called with None for events, by the clock of Spark's batches, which
-        its checkpoint keeps: a batch that is repeated has the same.
+        The ms without an event after which ``work`` is called with None for events, by the clock of Spark's batches,
+        which its checkpoint keeps: a batch that is repeated has the same.
     """
     from pyspark.sql.types import StructType
 
@@ -256,7 +257,7 @@ def fold_batches(
 
 
 def apply_fold(folded: FoldedStream) -> DataFrame:
-    """What comes out of a stream and its function, with the state in Spark's store, or at the slot's fold host."""
+    """The output of a stream and its function, with the state in Spark's store, or at the slot's fold host."""
     from pyspark.sql import functions as F
 
     work, parts, idle_ms = folded.work, folded.parts, folded.idle_ms
@@ -271,9 +272,9 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
         kept = keep(text, location, parts)
         try:
             for frame in [None] if state.hasTimedOut else frames:
-                given = work(kept.states, frame)
-                if given:
-                    yield frame_of(kinds, given)
+                results = work(kept.states, frame)
+                if results:
+                    yield frame_of(kinds, results)
             state.update((kept.save(),))
             if idle_ms is not None and not state.hasTimedOut:
                 state.setTimeoutDuration(idle_ms)
@@ -285,11 +286,11 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
     return one_group.groupBy("_group").applyInPandasWithState(run, folded.gives, "states string", "append", timeout)
 
 
-def frame_of(kinds: Mapping[str, str], given: Sequence[Sequence]) -> pd.DataFrame:
+def frame_of(kinds: Mapping[str, str], results: Sequence[Sequence]) -> pd.DataFrame:
     """The columns that a stream's function gives, by name and Spark's name of their type, as a frame."""
     import pandas as pd
 
-    columns = {name: held_as(kind, values) for (name, kind), values in zip(kinds.items(), given, strict=True)}
+    columns = {name: held_as(kind, values) for (name, kind), values in zip(kinds.items(), results, strict=True)}
     return pd.DataFrame({
         name: pd.Series(values) if kinds[name] in ("double", "bigint") and None not in values
         else pd.Series(values, dtype=object) for name, values in columns.items()})
@@ -309,14 +310,14 @@ def fold_rows(
     readings = zip(*(columns[name] for name in reads), strict=True)
     heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])
     marks = columns.get(TOLD)
-    for place, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
+    for index, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
         state = states.get(key)
         if state is None:
             state = states[key] = fold.start()
-        if marks is not None and marks[place]:
-            for mark in marks_in(marks[place]):
+        if marks is not None and marks[index]:
+            for mark in marks_in(marks[index]):
                 rows.extend(fold.tell(state, *mark))
-            if columns["_seq"][place] == NO_EVENT:
+            if columns["_seq"][index] == NO_EVENT:
                 continue
         rows.extend((*head, *out) for out in fold.step(state, *reading))
     return rows

@@ -78,7 +78,7 @@ class StoreTransaction:
             raise
 
     def read(self, owner: str, part: str = "", member: str = "") -> tuple[int | None, str] | None:
-        """When a row is due, and its value; None where there is none."""
+        """The time at which a row is due, and its value; None where there is none."""
         return self._connection.execute(
             "SELECT due, value FROM rows WHERE owner = ? AND part = ? AND member = ?", (owner, part, member)).fetchone()
 
@@ -150,8 +150,8 @@ class StoreTransaction:
 
 @dataclass(frozen=True, slots=True)
 class StoreLocation:
-    """Where a fold's store is made: the folder of all stores, what the names of this fold's begin with, and from how
-    many characters of all states on."""
+    """The place where a fold's store is made: the folder of all stores, the beginning of its names, and from how many
+    characters of all states on."""
 
     folder: str
     name: str

@@ -1,4 +1,4 @@
-"""What has changed in a fold store since somebody made a copy of it, so that the copy can be brought up to date."""
+"""Changes of a fold store since somebody made a copy of it, so that the copy can be brought up to date."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def copied(folder: Path, pointer: Pointer) -> tuple[StoreVersion, list[StoreRow]
 
 
 def changed(folder: Path, pointer: Pointer, stand: StoreVersion) -> tuple[StoreVersion, list[StoreRow]] | None:
-    """What turns a copy into a version of the store, and as of when it is then; None where the store does not know that
-    any more.
+    """Changes that turn a copy into a version of the store, and as of when it is then; None where the store does not
+    know that any more.
 
     Rows may be in it that are as they were.
 

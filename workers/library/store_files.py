@@ -59,7 +59,7 @@ def remove(store: Path) -> None:
 
 
 def has_version(connection: sqlite3.Connection, version: int, token: str) -> bool:
-    """Whether a store has a version with that token."""
+    """True where a store has a version with that token."""
     row = connection.execute("SELECT token FROM heads WHERE version = ?", (version,)).fetchone()
     return row == (token,)
 

@@ -52,8 +52,8 @@ def sentences(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(SENTENCES, config)
     words = F.array(*[F.lit(word) for word in WORDS])
 
-    def word(place: Column) -> Column:
-        chance = uniform(values["seed"], F.col("_seq"), place)
+    def word(position: Column) -> Column:
+        chance = uniform(values["seed"], F.col("_seq"), position)
         return F.get(words, F.floor(chance * chance * len(WORDS)).cast("int"))  # squared: the first ones come often
 
     places = F.sequence(F.lit(1), F.lit(values["words"]))

@@ -41,16 +41,16 @@ _WARM = "\x1bwarm"  # the key under which they have those of the alternate that 
 
 
 class NotOneFold(ValueError):
-    """What an alternate makes has no fold, or more than one."""
+    """An alternate's output has no fold, or more than one."""
 
 
 def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[DataFrame], Column]) -> DataFrame:
-    """What alternates make that go on with one state.
+    """The output of alternates that go on with one state.
 
     Parameters
     ----------
     builds : mapping of str to callable
-        What each alternate makes of the events, by name; alike but for the fold.
+        A function for each alternate, by name, that makes its output of the events; alike but for the fold.
     on : callable
         Takes the stream that the fold is given; says which alternate works on an event.
     """
@@ -66,7 +66,7 @@ def switched_states(
     events: DataFrame, ways: Mapping[str, Way], one_of: Choice, *, working: Callable[[DataFrame], Column],
     headed: Callable[[DataFrame], tuple[DataFrame, DataFrame]], both_of: Choice | None = None, begins: bool = True,
 ) -> DataFrame:
-    """What alternates make of which one is on in a batch, each with any number of folds.
+    """The output of alternates of which one is on in a batch, each with any number of folds.
 
     The first event of a batch goes through all folds, ahead of what they read. So each of them learns which alternate
     got an event, whether or not something reaches the fold. Its batch is done before anything behind it is read: what
@@ -82,16 +82,17 @@ def switched_states(
         Takes a stream; gives the first event of each batch, once all of it is there, and the stream, for any number of
         readers behind that.
     both_of : callable, optional
-        Where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
+        Given where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
     begins : bool, optional
-        Whether an alternate that is switched on begins without state. Otherwise the n-th folds of all have one state.
+        True where an alternate that is switched on begins without state. Otherwise the n-th folds of all have one
+        state.
     """
     from pyspark.sql import functions as F
 
     head, again = headed(events)
     walks = {name: way(again) for name, way in ways.items()}
-    left: dict[str, DataFrame] = {}
-    folds = _next_folds(walks, dict.fromkeys(walks), left)
+    outputs: dict[str, DataFrame] = {}
+    folds = _next_folds(walks, dict.fromkeys(walks), outputs)
     if not folds:
         raise NotOneFold("None of the alternates has a fold.")
     while folds:
@@ -100,15 +101,15 @@ def switched_states(
         folds = _next_folds(walks, {
             name: again.where(F.col(ALTERNATE) == name).select(
                 *[F.col(field.name).alias(column) for column, field in fields.items()])
-            for name, fields in made.items()}, left)
-    on = one_of(left)
+            for name, fields in made.items()}, outputs)
+    on = one_of(outputs)
     nothing = head.where(F.col(ALTERNATE) != _FIRST).select(
         *[F.lit(None).cast(field.dataType).alias(field.name) for field in on.schema])
     return nothing.unionByName(on).coalesce(1)
 
 
 def one_task(build: Build) -> Way:
-    """How an alternate of one task works, with a fold or without."""
+    """The walk through an alternate of one task, with a fold or without."""
     def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
         made, fold = _tried(build, events)
         return made if fold is None else _around(build, events, (yield fold))
@@ -120,7 +121,7 @@ def along(
     path: TaskPath, build_of: Callable[[Task], Build], *, join: Callable[[DataFrame, DataFrame], DataFrame],
     share: Callable[[DataFrame], DataFrame],
 ) -> Way:
-    """How a path works; ``join`` and ``share`` as `TaskPath.walk` has them."""
+    """The walk through a path; ``join`` and ``share`` as `TaskPath.walk` has them."""
     def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
         walked = path.walk(events, join=join, share=share)
         try:
@@ -135,7 +136,7 @@ def along(
 
 def _next_folds(
     walks: Mapping[str, Generator[FoldedStream, DataFrame, DataFrame]], made: Mapping[str, DataFrame | None],
-    left: dict[str, DataFrame],
+    outputs: dict[str, DataFrame],
 ) -> dict[str, FoldedStream]:
     """The next fold of each alternate, when the one before has made this; what leaves one without a next is noted."""
     folds: dict[str, FoldedStream] = {}
@@ -143,7 +144,7 @@ def _next_folds(
         try:
             folds[name] = walks[name].send(frame)
         except StopIteration as end:
-            left[name] = end.value
+            outputs[name] = end.value
     return folds
 
 
@@ -155,9 +156,9 @@ def _together(
     from pyspark.sql import functions as F
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-    given = {name: _own_names(fold.frame.schema, place) for place, (name, fold) in enumerate(folds.items())}
-    made = {name: _own_names(fold.gives, place) for place, (name, fold) in enumerate(folds.items())}
-    columns = [field for fields in given.values() for field in fields.values()]
+    inputs = {name: _own_names(fold.frame.schema, index) for index, (name, fold) in enumerate(folds.items())}
+    made = {name: _own_names(fold.gives, index) for index, (name, fold) in enumerate(folds.items())}
+    columns = [field for fields in inputs.values() for field in fields.values()]
 
     def rows(frame: DataFrame, name: str, by_name: Mapping[str, Column], key: Column) -> DataFrame:
         # Whole numbers must not be missing: pandas would make doubles of those that are there.
@@ -167,7 +168,7 @@ def _together(
             key.alias("_key"), F.lit(name).alias(ALTERNATE), working(frame).alias(WORKING))
 
     taken = {
-        name: rows(fold.frame, name, {field.name: F.col(column) for column, field in given[name].items()},
+        name: rows(fold.frame, name, {field.name: F.col(column) for column, field in inputs[name].items()},
                    F.col("_key")) for name, fold in folds.items()}
     idle = again.where(F.lit(False))
     frame = rows(head, _FIRST, {}, F.lit("")).unionByName(
@@ -176,7 +177,7 @@ def _together(
         *(field for fields in made.values() for field in fields.values()), StructField(ALTERNATE, StringType())])
     whole = [field.name for field in gives]
     works: dict[str, Work] = {
-        name: _renamed(fold.work, name, {field.name: column for column, field in given[name].items()},
+        name: _renamed(fold.work, name, {field.name: column for column, field in inputs[name].items()},
                        [whole.index(field.name) for field in made[name].values()], len(whole))
         for name, fold in folds.items()}
     works[_FIRST] = _passing(len(whole))
@@ -228,10 +229,10 @@ def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
     def work(states: Any, frame: pd.DataFrame | None) -> Sequence[Sequence]:
         made: list[list] = []
         for name, at_work, part in _runs(frame):
-            given = works[name](states.of(name, at_work) if begins else states, part)
-            if given:
-                made = made or [[] for _ in given]
-                for column, more in zip(made, given, strict=True):
+            results = works[name](states.of(name, at_work) if begins else states, part)
+            if results:
+                made = made or [[] for _ in results]
+                for column, more in zip(made, results, strict=True):
                     column.extend(more)
         return made
 
@@ -244,11 +245,11 @@ def _runs(frame: pd.DataFrame | None) -> Iterator[tuple[str, str, pd.DataFrame]]
         return
     names = frame[ALTERNATE].tolist()
     turns = list(zip(names, frame[WORKING].tolist() if WORKING in frame else names, strict=True))
-    rest = frame.drop(columns=[name for name in (ALTERNATE, WORKING) if name in frame])
+    events = frame.drop(columns=[name for name in (ALTERNATE, WORKING) if name in frame])
     begin = 0
     for end in range(1, len(turns) + 1):
         if end == len(turns) or turns[end] != turns[begin]:
-            yield *turns[begin], rest.iloc[begin:end]
+            yield *turns[begin], events.iloc[begin:end]
             begin = end
 
 
@@ -329,12 +330,12 @@ def _around(build: Build, events: DataFrame, made: DataFrame) -> DataFrame:
         return build(events)
 
 
-def _own_names(columns: StructType, place: int) -> dict[str, StructField]:
+def _own_names(columns: StructType, index: int) -> dict[str, StructField]:
     """The columns of one alternate under names that no other has; ``_key`` is common to all."""
     from pyspark.sql.types import StructField
 
     return {
-        field.name: StructField(f"{place}_{field.name}", field.dataType) for field in columns if field.name != "_key"}
+        field.name: StructField(f"{index}_{field.name}", field.dataType) for field in columns if field.name != "_key"}
 
 
 def _passing(width: int) -> Work:
@@ -342,17 +343,17 @@ def _passing(width: int) -> Work:
     return lambda states, frame: [*[[None]] * (width - 1), [_FIRST]]
 
 
-def _renamed(work: Work, name: str, given: Mapping[str, str], places: Sequence[int], width: int) -> Work:
+def _renamed(work: Work, name: str, own_names: Mapping[str, str], places: Sequence[int], width: int) -> Work:
     """A function of columns under other names, the results of which are some of many columns; the last has the name of
     the alternate."""
     def renamed(states: StatesByKey, frame: pd.DataFrame | None) -> Sequence[Sequence]:
-        made = work(states, frame[[*given, "_key"]].rename(columns=given))
+        made = work(states, frame[[*own_names, "_key"]].rename(columns=own_names))
         if not made:
             return []
         nothing = [None] * len(made[0])
         columns: list[Sequence] = [*[nothing] * (width - 1), [name] * len(made[0])]
-        for place, values in zip(places, made, strict=True):
-            columns[place] = values
+        for index, values in zip(places, made, strict=True):
+            columns[index] = values
         return columns
 
     return renamed

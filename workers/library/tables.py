@@ -122,7 +122,7 @@ def look_up(
     kinds : tuple of str
         The types of the columns that the query gives.
     first : bool
-        Whether only the first row counts: an event without rows gets one of nulls.
+        True where only the first row counts: an event without rows gets one of nulls.
 
     Raises
     ------

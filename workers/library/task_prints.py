@@ -1,4 +1,4 @@
-"""What a task's own code prints, as lines of its log: JSON objects on standard error, as Weir's own lines are."""
+"""Prints of a task's own code, as lines of its log: JSON objects on standard error, as Weir's own lines are."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ STANDARD_ERROR = 2
 
 @dataclass(frozen=True, slots=True)
 class TaskPrints:
-    """Whose code it is: a running task, in a query. It goes to Python workers with the task's function."""
+    """The running task, and its query, that prints are attributed to. It goes to Python workers with the task's
+    function."""
 
     task: str
     query: str
 
     @classmethod
     def of_what_is_built(cls) -> TaskPrints:
-        """Those of the task that is being built."""
+        """The prints of the task that is being built."""
         return cls(task_being_built(), query_being_built())
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """What is printed meanwhile is the task's: ``info`` on standard output, ``warning`` on standard error."""
+        """Attribute to the task what is printed meanwhile: ``info`` on standard output, ``warning`` on standard
+        error."""
         out, err = _Lines(self, "info"), _Lines(self, "warning")
         try:
             with redirect_stdout(out), redirect_stderr(err):
@@ -81,7 +83,7 @@ class Budget:
     left_out: int = 0
 
     def lines(self, line: str, *, now_s: float) -> tuple[str, ...]:
-        """What is written for a line: itself, and before it how many others were not; nothing beyond the budget."""
+        """Lines to write for a line: itself, and before it how many others were not; nothing beyond the budget."""
         if now_s - self.since_s >= 1.0:
             notice = [f"{self.left_out} lines were left out: more than {LINES_PER_S} a second."] * bool(self.left_out)
             self.since_s, self.written, self.left_out = now_s, 1, 0

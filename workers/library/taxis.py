@@ -69,7 +69,7 @@ def _with_trip(ticks: DataFrame, values: Mapping[str, Any]) -> DataFrame:
     rush = (F.cos(F.lit(4 * math.pi) * (hour - 8.5 / 24)) + 1) / 2  # peaks at 8:30 and 20:30
     distance = F.least(F.lit(30.0), F.greatest(F.lit(0.3), F.exp(F.lit(1.05) + 0.85 * normal(seed, "distance", seq))))
     pace_s = F.lit(150.0) + 110 * rush + 25 * normal(seed, "pace", seq)  # seconds a mile
-    place = {
+    coordinates = {
         name: rounded(F.lit(-73.98 if "longitude" in name else 40.75) + 0.03 * normal(seed, name, seq), 6)
         for name in TAXI.meta_fields if name.endswith("tude")
     }
@@ -77,7 +77,7 @@ def _with_trip(ticks: DataFrame, values: Mapping[str, Any]) -> DataFrame:
     longer = ticks.withColumn("trip_distance", rounded(distance, 2)).withColumns({
         "trip_time_in_secs": rounded(F.greatest(F.lit(60.0), F.col("trip_distance") * pace_s), 0),
         "card": uniform(seed, "card", seq) < 0.5, "surcharge": F.when(evening, 0.5).otherwise(0.0),
-        "mta_tax": F.lit(0.5), **place,
+        "mta_tax": F.lit(0.5), **coordinates,
     })
     tip = F.when(F.col("card"), F.col("fare_amount") * (F.lit(0.1) + 0.15 * uniform(seed, "tip", seq))).otherwise(0.0)
     toll = F.when((F.col("trip_distance") > 8) & (uniform(seed, "toll", seq) < 0.4), 4.8).otherwise(0.0)

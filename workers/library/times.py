@@ -20,7 +20,7 @@ _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the yea
 def recorded_ms(
     events: pa.Table, kind: str, time_column: str | None, *, header: str = "", path: str, first: int = 1
 ) -> list[int] | None:
-    """When each event was recorded, in ms since the epoch; None where the recording does not say it.
+    """The times at which events were recorded, in ms since the epoch; None where the recording does not say it.
 
     Parameters
     ----------
@@ -102,8 +102,8 @@ def _column(events: pa.Table, kind: str, name: str, *, header: str, path: str) -
         return events[name].to_pylist()
     lines = events[kind].to_pylist()
     if kind == "csv":
-        place = _place(header, name, path)
-        return (row[place] if place < len(row) else None for row in csv.reader(lines))
+        index = _place(header, name, path)
+        return (row[index] if index < len(row) else None for row in csv.reader(lines))
     if kind == "json":
         return (_member(line, name) for line in lines)
     element = re.compile(rf"<{re.escape(name)}(?:\s[^>]*)?>([^<]*)</{re.escape(name)}>")

@@ -118,9 +118,10 @@ def train(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                     remedy="Name columns of the input.")
     columns = _numbers(features)
     target = F.col(values["target"]).cast("string" if values["kind"] in CLASSIFIERS else "double")
-    given = inputs.select(*STREAM, target.alias("_target"), *[column.alias(name) for name, column in columns.items()])
+    selected = inputs.select(*STREAM, target.alias("_target"), *[
+        column.alias(name) for name, column in columns.items()])
     models = fold_stream(
-        given, learner(values), by=[], reads=["_seq", "_time", "_born", "_target", *columns], kept=[],
+        selected, learner(values), by=[], reads=["_seq", "_time", "_born", "_target", *columns], kept=[],
         added=f"_seq bigint, _time bigint, _born bigint, {_TRAINED}")
     if not is_owned(name) or not _RUNNING.fullmatch(task_being_built()):
         return models
@@ -199,10 +200,10 @@ def predict(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [MODEL_COLUMN], task_type="predict", remedy=_WHERE_MODELS_COME_FROM)
     columns_kept = [name for name in inputs.columns if name not in (*STREAM, MODEL_COLUMN, *_PREDICTED)]
     columns = _numbers(features)
-    given = inputs.select(*STREAM, MODEL_COLUMN, packed(columns_kept).alias("_whole"), *[
+    selected = inputs.select(*STREAM, MODEL_COLUMN, packed(columns_kept).alias("_whole"), *[
         column.alias(name) for name, column in columns.items()])
     fold = Predictor(values["kind"], tuple(features), values["named"] or "", drops)
-    folded = fold_stream(given, fold, by=[], reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
+    folded = fold_stream(selected, fold, by=[], reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
     return folded.select(*STREAM, *unpacked("_whole", columns_kept, inputs.schema), "predicted", "version", "problem")
 
 
@@ -223,7 +224,7 @@ def _numbers(features: Sequence[str]) -> dict[str, Column]:
     """The features as numbers, under names of their own."""
     from pyspark.sql import functions as F
 
-    return {f"_f{place}": F.col(feature).cast("double") for place, feature in enumerate(features)}
+    return {f"_f{index}": F.col(feature).cast("double") for index, feature in enumerate(features)}
 
 
 _WHERE_MODELS_COME_FROM = (
@@ -272,8 +273,9 @@ def error_estimate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(ERROR_ESTIMATE, config)
     names = [values["average"], values["predicted"], values["actual"]]
     require_columns(inputs.columns, names, task_type="error_estimate", remedy="Name columns of the inputs.")
-    given = inputs.select(*STREAM, *[F.col(name).cast("double").alias(f"_{place}") for place, name in enumerate(names)])
-    return fold_stream(given, ErrorEstimator(values["window"]), by=[], reads=["_0", "_1", "_2"], kept=[*STREAM],
+    selected = inputs.select(*STREAM, *[
+        F.col(name).cast("double").alias(f"_{index}") for index, name in enumerate(names)])
+    return fold_stream(selected, ErrorEstimator(values["window"]), by=[], reads=["_0", "_1", "_2"], kept=[*STREAM],
                        added=_ERRORS)
 
 

@@ -28,9 +28,9 @@ HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what
 
 
 class Punctuality(Protocol):
-    """What a fold says of how events may be out of time, in ms: how much later than the latest of their partition they
-    may come, how far ahead of their arrival they move its mark, and after which silence nothing more is waited for
-    (None: it is)."""
+    """Bounds of a fold on events out of order, in ms: how much later than the latest of their partition they may come,
+    how far ahead of their arrival they move its mark, and after which silence nothing more is waited for (None: it
+    is)."""
 
     @property
     def lateness(self) -> int: ...
@@ -43,18 +43,18 @@ class Punctuality(Protocol):
 
 
 def hold_ms(punctuality: Punctuality) -> int:
-    """After how long without events a partition holds up nobody else."""
+    """The silence in ms after which a partition holds up nobody else."""
     return HOLD_MS if punctuality.idle is None else punctuality.idle
 
 
 def start() -> dict[str, Any]:
-    """What a state begins with, besides what is its fold's own. ``floor`` is where the mark of a partition begins that
-    has not been heard of, ``clock`` the latest arrival, ``late`` how many events came too late."""
+    """A new state's members, besides its fold's own. ``floor`` is where the mark of a partition begins that has not
+    been heard of, ``clock`` the latest arrival, ``late`` how many events came too late."""
     return {"partitions": {}, "floor": NEVER, "clock": NEVER, "late": 0}
 
 
 def is_of_one_mark(state: dict[str, Any]) -> bool:
-    """Whether a state is of a version that kept one mark for all partitions."""
+    """True where a state is of a version that kept one mark for all partitions."""
     return "partitions" not in state
 
 
@@ -64,7 +64,7 @@ def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punc
     Parameters
     ----------
     mark : int, optional
-        Where each partition's begins, but not beyond what has arrived by now.
+        The mark that each partition begins with, but not beyond what has arrived by now.
     """
     furthest = born + punctuality.ahead - punctuality.lateness
     state.update(start(), floor=NEVER if mark is None else min(mark, furthest))
@@ -102,9 +102,9 @@ def hear(state: dict[str, Any], name: str, born: int, punctuality: Punctuality) 
         state["clock"] = born
         if len(partitions) > 1:
             hold = hold_ms(punctuality)
-            for other in partitions.values():
-                if not other["silent"] and born - other["born"] >= hold:
-                    other["silent"] = fell = True
+            for neighbour in partitions.values():
+                if not neighbour["silent"] and born - neighbour["born"] >= hold:
+                    neighbour["silent"] = fell = True
     return fell
 
 
@@ -127,8 +127,8 @@ def reach(partition: dict[str, Any], time: int, punctuality: Punctuality) -> Non
 
 
 def marks_in(text: str) -> Iterator[tuple[str, int, int]]:
-    """What a part is told: partitions, how far each has come, and when the latest of its events arrived, in turn. One
-    may come several times."""
+    """Marks that a part has received: partitions, how far each has come, and when the latest of its events arrived, in
+    turn. One may come several times."""
     for entry in text.split(";"):
         name, time, born = entry.split(",")
         yield name, int(time), int(born)
@@ -140,17 +140,17 @@ def of_stream(stream: int, partition: str) -> str:
 
 
 def is_of_stream(name: str) -> bool:
-    """Whether a partition's name is that of one of several streams."""
+    """True where a partition's name is that of one of several streams."""
     return "." in name
 
 
 def streams_in(state: dict[str, Any]) -> int:
-    """How many of several streams have been heard of."""
+    """The number of streams, of several, that have been heard of."""
     return len({name.partition(".")[0] for name in state["partitions"]})
 
 
 def settled(state: dict[str, Any], names: Iterable[str]) -> int:
-    """What all of these partitions have passed, silent ones too."""
+    """The least mark of these partitions, silent ones too."""
     partitions = state["partitions"]
     return min((partitions[name]["mark"] for name in names if name in partitions), default=state["floor"])
 
@@ -161,7 +161,7 @@ def expect(partition: dict[str, Any], moment: int) -> None:
 
 
 def is_due(partition: dict[str, Any]) -> bool:
-    """Whether something of a partition may be due by its mark."""
+    """True where something of a partition may be due by its mark."""
     return partition["next"] is not None and partition["next"] <= partition["mark"]
 
 
@@ -192,7 +192,7 @@ _BY_KEY = ("keys", "passed", *_PAIRED)
 
 
 def is_of_all_keys(state: Any) -> bool:
-    """Whether a state is that of a fold whose keys have their marks in common."""
+    """True where a state is that of a fold whose keys have their marks in common."""
     return isinstance(state, dict) and {"partitions", "floor", "clock", "late"} <= state.keys() and any(
         member in state for member in _BY_KEY)
 

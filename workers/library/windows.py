@@ -86,8 +86,8 @@ class Windowed:
         if not here["open"] and here["late"]:
             first = here["until"] = max(partition["mark"] + self.size, here.get("closed", NEVER))
         if first < FOREVER:
-            for other in here["of"]:
-                watermarks.expect(state["partitions"][other], first)
+            for partition_name in here["of"]:
+                watermarks.expect(state["partitions"][partition_name], first)
         elif not here["open"] and "until" not in here:
             del state["keys"][key]
         watermarks.advance(partition, time, born, self)
@@ -112,7 +112,7 @@ class Windowed:
         return self._close(state)
 
     def late(self, state: dict) -> int:
-        """How many events have come too late for one of their windows."""
+        """The number of events that came too late for one of their windows."""
         return state.get("late", 0)
 
     def _divide(self, state: dict, born: int) -> None:
@@ -145,9 +145,9 @@ class Windowed:
             open_windows.append(inside[0])
         first, *others = sorted(inside, key=lambda window: window[0])
         first[0], first[1] = begin, end
-        for other in others:
-            open_windows.remove(other)
-            for aggregate, state, another in zip(self.aggregates, first[5], other[5], strict=True):
+        for joined_window in others:
+            open_windows.remove(joined_window)
+            for aggregate, state, another in zip(self.aggregates, first[5], joined_window[5], strict=True):
                 aggregate.merge(state, another)
         return first
 
@@ -273,16 +273,16 @@ class JoinFold:
         matches = key is not None and key.startswith("=")
         if left is not None:
             entry = [time, seq, born, left, 0]
-            for other in state["right"].get(key, ()) if matches else ():
-                if time - self.before <= other[0] <= time + self.after:
+            for candidate in state["right"].get(key, ()) if matches else ():
+                if time - self.before <= candidate[0] <= time + self.after:
                     entry[4] = 1
-                    out.append((seq, time, born, left, other[3], 0))
+                    out.append((seq, time, born, left, candidate[3], 0))
             self._keep(state, "left", key or "", entry, self.after)
         if right is not None and matches:
-            for other in state["left"].get(key, ()):
-                if other[0] - self.before <= time <= other[0] + self.after and other is not entry:
-                    other[4] = 1
-                    out.append((seq, time, born, other[3], right, 0))
+            for candidate in state["left"].get(key, ()):
+                if candidate[0] - self.before <= time <= candidate[0] + self.after and candidate is not entry:
+                    candidate[4] = 1
+                    out.append((seq, time, born, candidate[3], right, 0))
             self._keep(state, "right", str(key), [time, seq, born, right], self.before)
         watermarks.advance(event_partition, time, born, self)
         out += self._forget(state)
@@ -300,7 +300,7 @@ class JoinFold:
         return self._forget(state)
 
     def late(self, state: dict) -> int:
-        """How many events have come too late."""
+        """The number of events that came too late."""
         return state.get("late", 0)
 
     def _hear(self, state: dict, name: str, born: int) -> list[tuple]:

@@ -280,19 +280,24 @@ def view_for(viewer: Viewer) -> View:
 class SharedViews:
     """Views that all who look at about the same moment share, if they may know the same; what they do not depend on who
     looks is read and worked out once for all of them. Safe among threads.
+
+    Parameters
+    ----------
+    for_s : float
+        For how long what was read does, in seconds.
     """
 
-    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic_s = monotonic_s
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic, *, for_s: float = SHARED_S) -> None:
+        self._monotonic_s, self._for_s = monotonic_s, for_s
         self._lock = threading.Lock()
         self._looked_at_s = float("-inf")
         self._look = OneLook()
 
     def view_for(self, viewer: Viewer) -> View:
-        """The view by the function of that name; what was read up to a quarter of a second ago does."""
+        """The view by the function of that name; what was read a moment ago does."""
         with self._lock:
             now_s = self._monotonic_s()
-            if now_s - self._looked_at_s >= SHARED_S:
+            if now_s - self._looked_at_s >= self._for_s:
                 self._looked_at_s, self._look = now_s, OneLook()
             return self._look.view_for(viewer)
 

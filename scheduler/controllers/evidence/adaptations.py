@@ -43,6 +43,7 @@ SETTLES_S = 30.0
 MOST_FRAMES = 1_500  # of a dry run
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 LEAST_CORES = 0.01  # of a slot that is full: its tasks do a little all the same
+OVERLOADED = "Events wait and a query works all the time, so the rates of the last seconds count."
 LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what it is worth
 
 
@@ -220,7 +221,9 @@ def _adapted(
     switchable = {task for task, (alternates, _) in alternates_of.items() if len(alternates) > 1}
     left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {element.why_not}."
                  for task, element in elements.items() if task in alternates_of and element.why_not)
-    rates_now = {task: _offered(world, task, homes[task], measured) for task in sources}
+    is_overloaded = forecasts is not None and name in world.overloaded
+    newest = world.rates_per_s if is_overloaded else {}  # the mean of the last minute is of less than comes now
+    rates_now = {task: max(_offered(world, task, homes[task], measured), newest.get(task, 0.0)) for task in sources}
     courses = {} if forecasts is None else {
         task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in rates_now.items()}
     expected = rates_now | {task: sum(course) / len(course) for task, course in courses.items()}
@@ -245,8 +248,9 @@ def _adapted(
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        (*told_expectations(submitted.running, rates_now, courses, rates), *told_slowing(
-            {} if forecasts is None else forecasts.speeds, {node_of(slot) for slot in room.cores}, world.now_s)),
+        (*((OVERLOADED,) if is_overloaded else ()), *told_expectations(submitted.running, rates_now, courses, rates),
+         *told_slowing(
+             {} if forecasts is None else forecasts.speeds, {node_of(slot) for slot in room.cores}, world.now_s)),
         bundles)
 
 

@@ -225,6 +225,10 @@ class World(Clock, Protocol):
     def minute_forecasts(self) -> MinuteForecasts:
         """Forecasts of sources, as whoever runs the loop keeps them from one turn to the next."""
 
+    @property
+    def overloaded(self) -> Collection[str]:
+        """Dataflows with goals of which queries have had more to do than they can for some seconds."""
+
     def elements(self) -> Mapping[str, AdaptedElement]:
         """The dynamic tasks whose policy names controllers, by running task."""
 

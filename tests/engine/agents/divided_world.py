@@ -178,7 +178,7 @@ class World:
         actions = reconcile(
             wanted.of_slot(index), {entry.id: entry.actual() for entry in runs.values()}, self.now_ms,
             elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
-            resting=store.having("paused"), left=left, saving=(
+            resting=store.having("paused"), left_ids=left, saving=(
                 *unsaved(store.files, wanted.of_slot(index)), *not_given(wanted, wanted.of_slot(index), store)))
         for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
             run = runs.setdefault(name, FragmentRun(name, now_ms=self.now_ms))

@@ -40,8 +40,8 @@ def test_a_connector_host_passes_on_what_it_holds(
     users: BrokerUsers, broker: redis.Redis  # noqa: F811
 ) -> None:
     with as_role(users, CONNECTORS) as client:
-        holding = Holding(client, state=keys.sink, held=keys.sinks)
+        holding = Holding(client, state=keys.sink, holdings=keys.sinks)
         assert holding.take("f1-0.1", "n1") and holding.pass_on("f1-0.1", "n1", to="n2")
         assert (holding.holder("f1-0.1"), holding.names("n1")) == ("n2", frozenset())
-    next_holding = Holding(broker, state=keys.sink, held=keys.sinks)
+    next_holding = Holding(broker, state=keys.sink, holdings=keys.sinks)
     assert next_holding.take("f1-0.1", "n2") and next_holding.names("n2") == {"f1-0.1"}

@@ -1,32 +1,23 @@
-"""A slot and the channels that its node only reads: it reads and frees their blocks, and adds none."""
+"""What a node's processes may do to channels that they only read, which others read, too."""
 
 from __future__ import annotations
 
 import pytest
-import redis
 
-from tests.engine.agents.test_broker_users import READ, as_role, users  # noqa: F401 - a fixture
-from workers.engine.agents.supervising.broker_users import SLOTS
-from workers.engine.channels import keys, scripts
-from workers.engine.channels.channel_registry import Channels
+from tests.engine.agents.test_broker_users import READ, as_role, does, users  # noqa: F401
+from workers.engine.agents.supervising.broker_users import CONNECTORS, SLOTS, BrokerUsers
+from workers.engine.channels import keys
 
 pytestmark = pytest.mark.broker
+# What would end a channel for its writer and other readers, or forge one, and no reader does; of a channel's two keys.
+ENDS = (
+    "XADD {stream} * b x", "XSETID {stream} 9999999999999-0", "SET {stream} x", "DEL {stream}", "UNLINK {meta}",
+    "EXPIRE {stream} 1", "PEXPIREAT {meta} 1", "HINCRBYFLOAT {meta} capacity 1", "LPUSH {stream} x")
 
 
-def test_who_reads_a_stream_forges_no_event_of_it_for_others(users, broker):  # noqa: F811
-    """Neither by the script of writers, nor by another name for a channel of its own."""
-    with as_role(users, SLOTS) as client:
-        for channel in READ:
-            names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-            Channels(broker).open_channel(channel, schema_json="{}", readers=["f1-0"])
-            for forge in (lambda channel=channel: client.xadd(keys.channel(channel), {"b": b"x"}),
-                          lambda names=names: scripts.run(client, "write", names, [0, 1, 0, 1, b"block", 0])):
-                with pytest.raises(redis.exceptions.ResponseError, match=r"(?i)perm|can't access"):
-                    forge()
-            written = keys.channel("f1-0.0")
-            client.xadd(written, {"b": b"x"})
-            for command in ("RENAME", "RENAMENX", "COPY"):
-                with pytest.raises(redis.exceptions.NoPermissionError):
-                    client.execute_command(command, written, keys.channel(channel))
-            assert broker.xlen(keys.channel(channel)) == 0
-            client.hset(keys.readers(channel), "f1-0", "0-0")  # what readers do there
+@pytest.mark.parametrize("role", [SLOTS, CONNECTORS])
+def test_who_only_reads_a_channel_does_there_what_readers_do(users: BrokerUsers, role: str) -> None:  # noqa: F811
+    with as_role(users, role) as client:
+        attacks = [(name, command.format(stream=keys.channel(name), meta=keys.meta(name)))
+                   for name in (*READ, "f1-0.0") for command in ENDS]
+        assert {name for name, command in attacks if does(client, command)} == {"f1-0.0"}

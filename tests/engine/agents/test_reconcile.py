@@ -10,8 +10,10 @@ from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidTransition
 from workers.engine.agents.backoff import HEALTHY_MS, delay_ms, failures_after
+from workers.engine.agents.reconciling.fragment_run import check_transition
 from workers.engine.agents.reconciling.handover_stages import HandoverStage
 from workers.engine.agents.reconciling.reconcile import (
+    ActivateRoutes,
     Actual,
     CloseOutlet,
     CloseTail,
@@ -30,7 +32,6 @@ from workers.engine.agents.reconciling.reconcile import (
     Stop,
     UnregisterReaders,
     Unroute,
-    check_transition,
     reconcile,
 )
 
@@ -256,6 +257,21 @@ def test_a_fragment_that_hands_over_works_until_its_turn_and_is_cleared_away_las
     assert actions(HandoverStage.END, {"f1-0": Actual("f1-0", FragmentState.RUNNING, busy=True)}) == ()
 
 
+def test_a_query_that_rests_since_the_broker_was_away_goes_on_before_it_ends_or_pauses():
+    outgoing, paused, due = fragment("f1-0"), fragment("f1-0", active=0), ActivateRoutes("f1-0")
+
+    def resting(state: FragmentState) -> dict[str, Actual]:
+        return {"f1-0": Actual("f1-0", state, activate_at_ms=5)}
+
+    def ending(state: FragmentState, now_ms: int) -> tuple:
+        return reconcile([], resting(state), now_ms, outgoing=[(outgoing, HandoverStage.END)])
+
+    assert ending(FragmentState.RUNNING, 4) == ending(FragmentState.STOPPED, 5) == (End(outgoing),)
+    assert ending(FragmentState.RUNNING, 5) == (due, End(outgoing))
+    assert reconcile([paused], resting(FragmentState.RUNNING), 5) == (due, Pause(paused))
+    assert reconcile([paused], resting(FragmentState.STOPPED), 5) == (Pause(paused),)
+
+
 def test_a_reader_that_hands_over_keeps_its_place_for_its_successor():
     wanted = fragment("f1-0", active=2, outlets={0: frozenset({"new"})}, heirs={"new": ("old",)})
     running = {"f1-0": Actual("f1-0", FragmentState.RUNNING, outlets={0: frozenset({"old", "gone"})}, active=2)}
@@ -325,10 +341,10 @@ def test_a_bundle_that_leaves_works_until_it_has_left_whatever_becomes_of_its_sl
     for actual in (
             {}, {"f2-0": Actual("f2-0", FragmentState.STOPPED)}, {"f2-0": Actual("f2-0", FragmentState.BACKOFF)}):
         assert reconcile([leaving], actual, 0) == (Leave(leaving),)
-        assert reconcile([leaving], actual, 0, left=frozenset({"f2-0"})) == ()
+        assert reconcile([leaving], actual, 0, left_ids=frozenset({"f2-0"})) == ()
     back = fragment("f2-0", active=2)
     rests = {"f2-0": Actual("f2-0", FragmentState.STOPPED)}
-    assert reconcile([back], rests, 0, left=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
+    assert reconcile([back], rests, 0, left_ids=frozenset({"f2-0"})) == (Start(back),), "it is wanted again"
     assert reconcile([], rests, 0) == (Stop("f2-0", keep=False),), "a later plan drops it"
 
 

@@ -74,7 +74,7 @@ def test_an_agent_goes_on_whatever_a_slot_says(name: str, tmp_path: Path) -> Non
     supervision._Driver._read(SimpleNamespace(process=process, owner=slot))
     assert isinstance(slot.state, str) and slot.silent_ms(1) >= 0 and not slot.check(1)
     fragments = slot.report.get("fragments", {})
-    Death.of(slot.report, at_ms=1, why="")
+    Death.of(slot.report, at_ms=1, reason="")
     UsageAttribution(slot_memory_mb=100, base_path=tmp_path / "base_mb").take(
         Usage(cpu=1, memory_mb=1, memory_trend_mb_per_h=None, since_ms=1, cpu_ms=1, memory_mb_s=1, compiling_ms=0,
               python_mb=0), slot.report, now_ms=1)

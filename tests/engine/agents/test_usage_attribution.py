@@ -29,7 +29,7 @@ def test_a_rate_is_over_the_last_seconds_and_begins_anew_with_its_counter():
 def test_who_is_held_back_is_not_idle():
     rates = Rates()
     for second in range(100):
-        rates.take({"held": 3, "quiet": 3}, held={"held": "full"} if second < 90 else {}, at_ms=1_000 * second)
+        rates.take({"held": 3, "quiet": 3}, held_back={"held": "full"} if second < 90 else {}, at_ms=1_000 * second)
     assert (rates.idle_ms("held", now_ms=99_000), rates.idle_ms("quiet", now_ms=99_000)) == (10_000, 99_000)
 
 

@@ -109,11 +109,11 @@ def test_a_jar_of_another_machine_needs_no_compiler(tmp_path: Path, beside: Path
     assert build.provide(tmp_path) == jar
     a_jar(beside / build.JAR_NAME, digest="0" * 64)  # of an earlier version
     assert build.provide(tmp_path) == jar
-    assert build.provide(tmp_path / "empty", given=jar) == jar
+    assert build.provide(tmp_path / "empty", built_jar=jar) == jar
     jar = a_jar(beside / build.JAR_NAME)
     assert build.provide(tmp_path / "empty") == jar
     elsewhere = a_jar(tmp_path / "elsewhere.jar")
-    assert build.provide(tmp_path / "empty", given=elsewhere) == elsewhere
+    assert build.provide(tmp_path / "empty", built_jar=elsewhere) == elsewhere
 
 
 def test_a_missing_compiler_is_said_in_one_line(tmp_path: Path, beside: Path, without_compiler: None, capsys) -> None:

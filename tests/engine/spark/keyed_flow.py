@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from time import monotonic
 from typing import Any
@@ -127,15 +127,15 @@ class KeyedFlow:
             self.fragments |= change.after
         self.publish()
 
-    def divide_by_chance(self) -> None:
-        """Some tasks have one bundle to four, of any sizes; ranges are named as where loads are known, or not."""
+    def divide_by_chance(self, tasks: Iterable[str]) -> None:
+        """These tasks have one bundle to four, of any sizes; ranges are named as where loads are known, or not."""
         slots = [self.slot() for _ in range(self.chance.randint(1, 4))]
         sizes = [self.chance.randint(1, 3) for _ in slots]
         weights = whole_groups({place: size / sum(sizes) for place, size in enumerate(sizes)})
         named = ranges_of(list(weights.values())) if self.chance.random() < 0.5 else ()
         self.divide(
             [WantedBundle(slot, 1, weights[place], named[place:place + 1]) for place, slot in enumerate(slots)],
-            *(task for task in self.keyed if not self.fragments[self.ids[task]].paused and self.chance.random() < 0.7))
+            *tasks)
 
     def divide_back(self) -> None:
         """Take the last plan back, be it in force or not."""
@@ -180,7 +180,9 @@ class KeyedFlow:
     def steps(self) -> dict[str, tuple[int, Callable[[], object]]]:
         """What may happen next: how likely each is, and what does it."""
         steps: dict[str, tuple[int, Callable[[], object]]] = {
-            "divide": (4, self.divide_by_chance),
+            "divide": (4, lambda: self.divide_by_chance(
+                task for task in self.keyed
+                if not self.fragments[self.ids[task]].paused and self.chance.random() < 0.7)),
             "kill": (2, lambda: kill(self.rig, self.chance.choice("01"))),
             "lose power": (1, self.lose_power)}
         if self.before:

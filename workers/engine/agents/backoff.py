@@ -23,5 +23,6 @@ def failures_after(failures: int, *, ran_ms: int) -> int:
 
 
 def is_alike(message: str, other: str | None) -> bool:
-    """Whether two failures are the same but for numbers (of batches, rows and moments) and quoted values of events."""
+    """True where two failures are the same but for numbers (of batches, rows and moments) and quoted values of
+    events."""
     return other is not None and _CHANGING.sub("#", message) == _CHANGING.sub("#", other)

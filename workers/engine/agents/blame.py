@@ -1,4 +1,4 @@
-"""Which query ends its slot's driver: suspects start alone, one by one; who ends it twice is given up. Pure.
+"""Finds the query that ends its slot's driver: suspects start alone, one by one; who ends it twice is given up. Pure.
 
 A query can end the driver that it shares with others: it takes all memory, or all time. What died with the driver says
 little of which one it was, for several had a batch under way or had begun last. So after such a death these are
@@ -34,18 +34,18 @@ class Death:
     why: str = ""
 
     @classmethod
-    def of(cls, report: Mapping[str, Any], *, at_ms: int, why: str) -> Death:
-        """That of a driver whose slot reported so last."""
+    def of(cls, report: Mapping[str, Any], *, at_ms: int, reason: str) -> Death:
+        """The death of a driver whose slot reported so last."""
         working = {name: query for name, query in report.get("fragments", {}).items()
                    if query.get("state") in ("starting", "running")}
         beginning = (
             name for name, query in working.items() if query["state"] == "starting" or not query.get("batches"))
-        return cls(at_ms, tuple(working), tuple(beginning), why)
+        return cls(at_ms, tuple(working), tuple(beginning), reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What a slot knows of the queries that may have ended its driver; it outlives the driver.
+    """A slot's knowledge of the queries that may have ended its driver; it outlives the driver.
 
     ``suspects`` have not had their turn yet, the first is tried now; ``deaths`` counts those that were one query's
     alone; ``given_up`` are not started; ``at_ms`` and ``why`` are of the death that was looked at last.
@@ -59,11 +59,11 @@ class Suspicion:
 
     @property
     def waiting(self) -> frozenset[str]:
-        """Those whose turn is still to come."""
+        """Suspects whose turn is still to come."""
         return frozenset(self.suspects[1:])
 
     def after(self, death: Death, *, batching: Collection[str]) -> Suspicion:
-        """What is suspected after a death of the driver; the same where that was looked at before.
+        """The suspicion after a death of the driver; the same where that was looked at before.
 
         Parameters
         ----------
@@ -78,8 +78,8 @@ class Suspicion:
         deaths = {**self.deaths, **{query: self.deaths.get(query, 0) + 1 for query in alone}}
         given_up = self.given_up | {query for query in alone if deaths[query] >= DEATHS}
         # Who was tried comes first again; the others of that round still wait for their turn.
-        left = tuple(query for query in dict.fromkeys((*self.suspects, *suspects)) if query not in given_up)
-        return Suspicion(left, deaths, given_up, death.at_ms, death.why)
+        suspects_left = tuple(query for query in dict.fromkeys((*self.suspects, *suspects)) if query not in given_up)
+        return Suspicion(suspects_left, deaths, given_up, death.at_ms, death.why)
 
     def tried(self, query: str, *, cleared: bool) -> Suspicion:
         """A suspect's turn is over: it has done a batch (``cleared``), or never does."""
@@ -93,14 +93,14 @@ class Suspicion:
         return replace(self, suspects=(*self.suspects, query), given_up=self.given_up - {query},
                        deaths={**self.deaths, query: DEATHS - 1})
 
-    def only(self, wanted: Collection[str]) -> Suspicion:
+    def only(self, names: Collection[str]) -> Suspicion:
         """Without queries that nobody wants any more: what takes their place has another id."""
-        if self.given_up <= set(wanted) and self.deaths.keys() <= set(wanted) and set(self.suspects) <= set(wanted):
+        if self.given_up <= set(names) and self.deaths.keys() <= set(names) and set(self.suspects) <= set(names):
             return self
         return Suspicion(
-            tuple(name for name in self.suspects if name in wanted),
-            {name: count for name, count in self.deaths.items() if name in wanted},
-            self.given_up.intersection(wanted), self.at_ms, self.why)
+            tuple(name for name in self.suspects if name in names),
+            {name: count for name, count in self.deaths.items() if name in names},
+            self.given_up.intersection(names), self.at_ms, self.why)
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -114,7 +114,7 @@ class Suspicion:
                    document["at_ms"], document["why"])
 
     def in_words(self) -> str:
-        """What is told of a query that was given up."""
+        """The message about a query that was given up."""
         return (
             f"This query ended its slot's driver {DEATHS} times in its first batch there, and with it all queries "
             f"beside it for a while. {self.why} It is not started any more. It takes more memory or time for its "

@@ -66,7 +66,7 @@ DRAIN_S = 5.0  # of the 8 s that a shutdown may take, killing included
 
 
 class NodeAgent:
-    """One node agent.
+    """The agent of one node.
 
     Parameters
     ----------
@@ -360,13 +360,13 @@ class NodeAgent:
         self._lease_state = standing
         return standing is LeaseState.HELD
 
-    def _wait_until(self, is_so: Callable[[], bool], why: str) -> bool:
+    def _wait_until(self, is_so: Callable[[], bool], reason: str) -> bool:
         has_spoken = False
         while not self._stopping.is_set():
             if is_so():
                 return True
             if not has_spoken:
-                self._log.warning("waiting", why=why)
+                self._log.warning("waiting", why=reason)
                 has_spoken = True
             reap_orphans(self._own_pids)  # of slots that ended
             self._stopping.wait(0.25)
@@ -383,8 +383,8 @@ def main(argv: Sequence[str] | None = None, **more: Any) -> None:
     parser.add_argument("--node", default=settings.node)
     parser.add_argument("--slots", type=int, default=settings.slots)
     parser.add_argument("--data-dir", type=Path, default=settings.data_dir)
-    given = parser.parse_args(argv)
-    settings = replace(settings, node=given.node, slots=given.slots, data_dir=given.data_dir.resolve())
+    options = parser.parse_args(argv)
+    settings = replace(settings, node=options.node, slots=options.slots, data_dir=options.data_dir.resolve())
     configure(sys.stdout, node=settings.node)
     node = NodeAgent(settings, **more)
     for name in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

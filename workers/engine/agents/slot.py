@@ -155,8 +155,8 @@ class SlotLoop:
                 if (status := end_in_turn(self._spark, self._settings, lambda: self._turn(pool))) is not None:
                     self._log.error("the driver is gone", status=status)
                     return status
-                if left := self._leftovers.lasting(now_ms=_now_ms()):
-                    self._log.error("what was stopped still works", tasks=left)
+                if leftover_tasks := self._leftovers.lasting(now_ms=_now_ms()):
+                    self._log.error("what was stopped still works", tasks=leftover_tasks)
                     pulse.stop()
                     self._drain(pool, is_stuck=True)
                     return LEFT_AT_WORK
@@ -188,8 +188,8 @@ class SlotLoop:
         self._notice_ends(now_ms)
         self._look_who_is_to_be_tried_again(now_ms)
         self._look_who_waited_for_an_end()
-        wanted = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
-        self._suspects.look(self._runs, wanted, now_ms=now_ms, give_up=self._executor.give_up)
+        fragments = {fragment.id: fragment for fragment in self._desired.of_slot(self._name)}
+        self._suspects.look(self._runs, fragments, now_ms=now_ms, give_up=self._executor.give_up)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
@@ -197,9 +197,9 @@ class SlotLoop:
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
-            staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
-            saving=(*unsaved(self._store.files, wanted.values()),
-                    *not_given(self._desired, wanted.values(), self._store)))
+            staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left_ids=self._left,
+            saving=(*unsaved(self._store.files, fragments.values()),
+                    *not_given(self._desired, fragments.values(), self._store)))
         actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
         actions = in_turn(actions, self._desired.of_slot(self._name), actual, coming=lambda: in_first_batch(
             list(self._runs.values()), self._listener.progress, now_ms=now_ms))
@@ -232,10 +232,10 @@ class SlotLoop:
 
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
-        left = self._store.having("left") & leaving if leaving else frozenset()
-        for fragment_id in left - self._runs.keys():
+        left_ids = self._store.having("left") & leaving if leaving else frozenset()
+        for fragment_id in left_ids - self._runs.keys():
             self._runs[fragment_id] = FragmentRun(fragment_id, now_ms=_now_ms())
-        return left
+        return left_ids
 
     def _perform(self, run: FragmentRun, desired: DesiredState, actions: list[Action]) -> None:
         try:
@@ -251,20 +251,20 @@ class SlotLoop:
 
         One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
         """
-        wanted = {fragment.id for fragment in self._desired.of_slot(self._name)}
-        wanted |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}
+        fragment_ids = {fragment.id for fragment in self._desired.of_slot(self._name)}
+        fragment_ids |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}
         # At every query, in case an end was not told.
         look_at_all = self._is_due("look", LOOK_MS, now_ms) or not self._listener.listening
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
         if self._is_due("hanging", LOOK_MS, now_ms):
             self._hanging.look(
-                self._spark, [run for run in list(self._runs.values()) if run.id in wanted],
+                self._spark, [run for run in list(self._runs.values()) if run.id in fragment_ids],
                 throttled=self._throttled, now_ms=now_ms, on_hang=self._executor.failed)
         ended = {self._ended.pop() for _ in range(len(self._ended))}
         for run in list(self._runs.values()):
             query = run.query
-            if query is None or run.id not in wanted or run.state is not FragmentState.RUNNING:
+            if query is None or run.id not in fragment_ids or run.state is not FragmentState.RUNNING:
                 continue
             if run.actual().busy:  # a change is under way: look again when it is over
                 self._ended.update(ended & {run.run_id})
@@ -326,13 +326,13 @@ class SlotLoop:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])
         self._throttled = {name: meter.throttled_by for name, meter in meters.items() if meter.throttled_by}
         events = {name: meter.events for name, meter in meters.items()}
-        self._rates.take(events, held=self._throttled, at_ms=now_ms)
+        self._rates.take(events, held_back=self._throttled, at_ms=now_ms)
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""
         if run.state is not FragmentState.STOPPED or self._stages.get(run.id) in AT_WORK:
             return True
-        return any(wanted.id == run.id for wanted in self._desired.of_slot(self._name))
+        return any(fragment.id == run.id for fragment in self._desired.of_slot(self._name))
 
     def _on_end(self, run_id: str) -> None:
         self._ended.add(run_id)
@@ -341,10 +341,10 @@ class SlotLoop:
     def _on_event(self, kind: str, **facts: Any) -> None:
         self._events.append({"kind": kind, "slot": self._name, **facts})
 
-    def _is_due(self, what: str, every_ms: int, now_ms: int) -> bool:
-        if now_ms < self._due_ms.get(what, 0):
+    def _is_due(self, chore: str, every_ms: int, now_ms: int) -> bool:
+        if now_ms < self._due_ms.get(chore, 0):
             return False
-        self._due_ms[what] = now_ms + every_ms
+        self._due_ms[chore] = now_ms + every_ms
         return True
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -371,14 +371,14 @@ def main(looking: Looking = NewestDesired) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--slot", help="the index of the slot")
     which.add_argument("--spare", action="store_true", help="be ready to take the place of a driver that dies")
-    given = parser.parse_args()
-    name, settings = SPARE if given.spare else given.slot, from_environment()
+    options = parser.parse_args()
+    name, settings = SPARE if options.spare else options.slot, from_environment()
     # Whatever Spark or a library prints must not end up between the reports.
     tell = LineWriter(os.fdopen(os.dup(sys.stdout.fileno()), "w"))
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     configure(sys.stderr, node=settings.node, slot=name)
     session = None
-    if given.spare:
+    if options.spare:
         with refusal_told(tell):
             name, session = wait_for_a_slot(settings, commands=sys.stdin, tell=tell)
         configure(sys.stderr, node=settings.node, slot=name)

@@ -92,7 +92,7 @@ def keep_inputs(channels: Channels, fragment: str, offsets: Mapping[str, Offset]
 
 
 def are_recorded(broker: redis.Redis, fragment: str) -> bool:
-    """Whether a fragment records ranges."""
+    """True where a fragment records ranges."""
     return broker.hget(keys.ranges(fragment), _OWNER) == fragment.encode()
 
 
@@ -104,7 +104,8 @@ def forget_ranges(
     Parameters
     ----------
     place : str, optional
-        Where it has come to: of one that works. Until it has repeated all that was recorded, nothing is forgotten.
+        The place that it has come to: of one that works. Until it has repeated all that was recorded, nothing is
+        forgotten.
     """
     owner, following = broker.hmget(keys.ranges(fragment), _OWNER, _NEXT)
     if place is not None and owner == fragment.encode() and not _has_come_to(place, following.decode()):
@@ -165,13 +166,13 @@ def kept_from(broker: redis.Redis, fragment: str) -> int:
 
 
 def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
-    """Whether a fragment goes on with the ranges of another, which records none from then on."""
+    """True where a fragment goes on with the ranges of another, which records none from then on."""
     return bool(scripts.run(broker, "take_ranges", [keys.ranges(before), keys.ranges(fragment)], [fragment, TOLD_S]))
 
 
 def recorded_behind(broker: redis.Redis, fragment: str, place: str) -> list[str] | None:
-    """Where each of the batches ends that are recorded behind a place, in their order; None where that is none, or
-    where they lead round and round: slots write there."""
+    """Ends of the batches that are recorded behind a place, in their order; None where there is no such place, or where
+    they lead round and round: slots write there."""
     ranges = texts(broker.hgetall(keys.ranges(fragment)))
     ends: list[str] = []
     while (end := ranges.get(_BEGINS + place)) is not None and len(ends) < len(ranges):

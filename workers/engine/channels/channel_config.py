@@ -1,4 +1,5 @@
-"""How a session reaches its channels: the broker, the jar, and the sizes of batches and blocks."""
+"""The configuration by which a session reaches its channels: the broker, the jar, and the sizes of batches and
+blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ KEEP_EVENTS = 1_000  # of an output whose task type says nothing else
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """What every read and write of a channel needs to know.
+    """The settings of every read and write of a channel.
 
     ``jar`` is the compiled Java side where it is not in ``data_dir`` (see ``jvm/build.py``).
     ``spill`` is the folder of what the node has on disk for slow readers.
@@ -47,7 +48,7 @@ class ChannelConfig:
 
     @classmethod
     def of(cls, settings: Settings) -> ChannelConfig:
-        """That of a slot with these settings."""
+        """The configuration of a slot with these settings."""
         return cls(
             redis_url=settings.redis_url, data_dir=settings.data_dir, jar=settings.channels_jar,
             spill=spill_folder(settings.data_dir, settings.node), records_ranges=settings.copies > 0)

@@ -1,4 +1,4 @@
-"""What is known of a channel: the values of its keys in the broker."""
+"""Facts about a channel: the values of its keys in the broker."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Skip:
     to: Offset
 
     def after(self, offset: Offset) -> Offset:
-        """Where a reader reads on whose checkpoint is at an entry."""
+        """The entry behind which a reader reads on, by the entry that its checkpoint is at."""
         return self.to if self.entry <= offset < self.to else offset
 
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """What a node has on disk for a reader: so many blocks and events after an entry, up to another."""
+    """Blocks and events that a node has on disk for a reader: those after an entry, up to another."""
 
     after: Offset
     reach: Offset
@@ -36,7 +36,7 @@ class OnDisk:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """How much a reader gave up so far."""
+    """Blocks and events that a reader gave up so far."""
 
     blocks: int
     events: int
@@ -68,13 +68,13 @@ class ChannelInfo:
     losing: frozenset[str] = frozenset()
 
     def reads_on_after(self, reader: str, offset: Offset) -> Offset:
-        """Where a reader reads on whose checkpoint is at an entry: behind what it gave up."""
+        """The entry behind which a reader reads on, by the entry that its checkpoint is at: behind what it gave up."""
         skip = self.skips.get(reader)
         return offset if skip is None else skip.after(offset)
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever writes it must wait."""
+        """True where whoever writes it must wait."""
         return self.blocks > self.capacity + self.retain
 
 

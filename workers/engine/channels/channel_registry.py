@@ -32,7 +32,7 @@ from .spill import SpilledBlock
 
 @dataclass(frozen=True, slots=True)
 class ReaderPlace:
-    """Where a reader begins: after ``offset``, None while one of its predecessors still reads.
+    """The place where a reader begins: after ``offset``, None while one of its predecessors still reads.
 
     ``kept_since`` is set if the reader asked for older blocks than are kept: when the oldest of these was written (ms),
     or ``all`` if none is kept.
@@ -77,9 +77,9 @@ class Channels:
 
     def register_readers(self, channel: str, readers: Iterable[str]) -> None:
         """Register readers: from the beginning where nothing was written yet, else from now. Repeating it is safe."""
-        wanted = list(readers)
-        if wanted:
-            scripts.run(self._redis, "register", self._keys(channel), wanted)
+        names = list(readers)
+        if names:
+            scripts.run(self._redis, "register", self._keys(channel), names)
 
     def join(
         self, channel: str, reader: str, *, where: str = "now", predecessors: Iterable[str] = ()
@@ -269,7 +269,7 @@ class Channels:
         reader : str
             The divided reader; a name for the route, whatever its bundles are called.
         partitioning : Partitioning
-            How events are dealt out; weights by bundle stand for a quota of them.
+            The division of events among bundles; weights by bundle stand for a quota of them.
         channel : str, optional
             The stream's channel, where it is not ``<fragment>.<position>`` (one that was taken over).
         from_batch : int, optional
@@ -345,15 +345,15 @@ class Channels:
         return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
 
     def alternates(self, fragment: str) -> dict[int, tuple[str, bool]]:
-        """Which alternate is to work at each element of a fragment, by position, and whether it does (`control`)."""
+        """The alternate that is to work at each element of a fragment, by position, and whether it does (`control`)."""
         return alternates_of(self.control(fragment))
 
     def routed(self, fragment: str, position: int, reader: str) -> Route | None:
-        """How a task's stream is divided for one reader, or None where it is not."""
+        """The route of a task's stream for one reader, or None where it is not divided."""
         return self.routes(fragment).get((position, reader))
 
     def routes(self, fragment: str) -> dict[tuple[int, str], Route]:
-        """How a fragment's streams are divided, by position and reader."""
+        """Routes of a fragment's streams, by position and reader."""
         return routes_of(self.control(fragment))
 
     def activate(self, fragment: str, *, done_batch: int) -> None:

@@ -29,7 +29,7 @@ _ELEMENT, _KEYS = "", ":"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How a stream is divided among the bundles of one reader, as it was asked for last.
+    """The division of a stream among the bundles of one reader, as it was asked for last.
 
     ``partitioning`` has no bundle where the stream is no longer to be divided for the reader. ``from_batch`` is the
     first batch that is divided so, None until the writer's valve has set it. ``effective``: that batch has begun, all
@@ -51,22 +51,22 @@ class RouteChange:
 
     @property
     def partitioning(self) -> Partitioning:
-        """How the stream is divided among part channels."""
+        """The partitioning of the stream among part channels."""
         return partitioning_of(json.loads(self.text))
 
 
 def route_prefix(position: int, reader: str) -> str:
-    """What the fields of a route's changes begin with; their numbers follow."""
+    """The prefix of the fields of a route's changes; their numbers follow."""
     return f"{position}:route:{reader}:"
 
 
 def alternate_prefix(position: int) -> str:
-    """What the fields begin with that say which alternate works at an element; their numbers follow."""
+    """The prefix of the fields that say which alternate works at an element; their numbers follow."""
     return f"{position}:alternate:"
 
 
 def keys_prefix(position: int) -> str:
-    """What the fields begin with that say which alternate works for which key; their numbers follow."""
+    """The prefix of the fields that say which alternate works for which key; their numbers follow."""
     return f"{position}:keys:"
 
 
@@ -102,7 +102,7 @@ def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
 
 
 def active_of(state: Mapping[str, str], *, of: int) -> int:
-    """How many of so many tasks are to work, from the first."""
+    """The number of tasks that are to work, from the first, of so many."""
     return int(state["tail"]) + 1 if "tail" in state else of
 
 
@@ -118,7 +118,7 @@ def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
 
 
 def begin_batch(connection: redis.Redis, fragment: str, batch_id: int) -> dict[str, str]:
-    """What a valve does to the control hash when a batch begins, and the hash as the batch sees it.
+    """Note in the control hash, for a valve, that a batch begins; the hash as the batch sees it.
 
     The boundary of every change that has none is set to the next batch, and what no batch can need any more is
     forgotten.
@@ -159,7 +159,7 @@ def forget_before(connection: redis.Redis, fragment: str, batch_id: int) -> None
 
 
 def is_route(field: str) -> bool:
-    """Whether a field of a control hash is a change of a route."""
+    """True where a field of a control hash is a change of a route."""
     return _ROUTE.fullmatch(field) is not None
 
 

@@ -22,7 +22,8 @@ SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 
 def lease(node: str) -> str:
-    """Whose a node's name is. Its agent renews that as long as it lives (`workers.engine.observed.read_heartbeats`)."""
+    """The owner of a node's name. Its agent renews the lease as long as it lives
+    (`workers.engine.observed.read_heartbeats`)."""
     return f"{PREFIX}lease:{node}"
 
 
@@ -76,13 +77,13 @@ def skip(reader: str) -> str:
     return f"skip:{reader}"
 
 
-def lost(reader: str, what: str) -> str:
+def lost(reader: str, unit: str) -> str:
     """The field of a channel's meta with how many ``blocks`` or ``events`` a reader gave up so far."""
-    return f"lost_{what}:{reader}"
+    return f"lost_{unit}:{reader}"
 
 
 def is_part(channel_id: str) -> bool:
-    """Whether a channel is a part of a divided stream."""
+    """True where a channel is a part of a divided stream."""
     return "@" in channel_id
 
 
@@ -128,7 +129,7 @@ def copy_name(fragment: str, node: str) -> str:
 
 
 def gift_name(giver: str, heir: str) -> str:
-    """What the states are called that a bundle leaves for an heir that takes keys of it."""
+    """The name of the states that a bundle leaves for an heir that takes keys of it."""
     return f"{giver}{COPY_MARK}{heir}"
 
 
@@ -148,7 +149,7 @@ def intake(task_id: str) -> str:
 
 
 def is_intake(channel_id: str) -> bool:
-    """Whether a connector writes the channel."""
+    """True where a connector writes the channel."""
     return channel_id.startswith("in-")
 
 
@@ -244,7 +245,7 @@ def switches(task_id: str) -> str:
 
 
 def waves(task_id: str) -> str:
-    """Which alternate an element that switches in waves has from which wave on (JSON), by running task."""
+    """The alternate that an element that switches in waves has from which wave on (JSON), by running task."""
     return f"{PREFIX}waves:{task_id}"
 
 
@@ -266,7 +267,7 @@ def key_switches(task_id: str) -> str:
 
 
 def keyed(task_id: str) -> str:
-    """What chooses alternates by key has chosen, and what it needs to go on (JSON), by running task."""
+    """Choices of alternates by key, and the state of whatever makes them (JSON), by running task."""
     return f"{PREFIX}keyed:{task_id}"
 
 

@@ -23,7 +23,7 @@ _TIMES_STAND_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class QueryMode:
-    """Whether a query's batches stay open; and of one whose do not, why they cannot, or nothing where they can."""
+    """The batch mode of a query, and the reason why its batches cannot stay open; empty where they can."""
 
     is_open: bool = False
     refusal: str = ""
@@ -48,7 +48,7 @@ def journal(checkpoint: Path) -> tuple[int, list[str]] | None:
 
 
 def refusal(events: DataFrame) -> str:
-    """Why a stream cannot be made in real-time mode, in words; empty where it can."""
+    """The reason why a stream cannot be made in real-time mode, in words; empty where it can."""
     return str(events.sparkSession._jvm.weir.RealTime.refusal(events._jdf))
 
 
@@ -86,10 +86,10 @@ class OpenTimes:
 
 @cache
 def open_times(spark: SparkSession, redis_url: str) -> OpenTimes:
-    """Those of a session's driver."""
+    """The times of open batches in a session's driver."""
     return OpenTimes(spark, redis_url)
 
 
 def rests(spark: SparkSession, redis_url: str, fragment: str) -> bool:
-    """Whether a fragment that was paused has no batch open, and opens none until it is resumed."""
+    """True where a fragment that was paused has no batch open, and opens none until it is resumed."""
     return bool(spark._jvm.weir.RealTime.rests(redis_url, fragment))

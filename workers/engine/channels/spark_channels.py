@@ -43,7 +43,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
     workers.engine.channels.jvm.build.BuildFailed
         The jar is not there and cannot be built.
     """
-    jar = str(build.provide(config.data_dir.resolve(), given=config.jar))
+    jar = str(build.provide(config.data_dir.resolve(), built_jar=config.jar))
     return {
         "spark.driver.extraClassPath": jar, "spark.executor.extraClassPath": jar, "spark.jars": jar,
         # Hadoop's own local file system forks a chmod for each file of a checkpoint, several times in every batch.
@@ -87,20 +87,21 @@ def read_channels(
         The token of a query that stands by (``Channels.open_gate``): it reads nothing, and need not be registered,
         until it is told to.
     real_time : bool
-        Whether its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
+        True where its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
     idle_ms : int
-        After how long without events there is a batch without any, once; 0: none.
+        The ms without events after which there is a batch without any, once; 0: none.
     source : str
         The running task that is a source, where waves begin here (docs/dynamic.md); else they are those of the blocks.
     marks : bool
-        Whether there is a column with what parts are told of the marks of partitions (``workers.library.watermarks``),
-        and a row that is no event where they are told behind their last one.
+        True where there is a column with what parts are told of the marks of partitions
+        (``workers.library.watermarks``), and a row that is no event where they are told behind their last one.
     numbered : bool
-        Whether there is a column with the number of an event's stream, from 0, whose metadata says how many there are.
+        True where there is a column with the number of an event's stream, from 0, whose metadata says how many there
+        are.
     key : sequence of str
         Columns by which parts were divided: each stream has them, of one type, for its writer knows no other.
     repeats : bool
-        Whether it repeats batches of another, from ``begin`` on, in whichever channels those read.
+        True where it repeats batches of another, from ``begin`` on, in whichever channels those read.
     gone : sequence of str
         Channels that these read to their end, and that are not there for it any more.
 
@@ -143,9 +144,9 @@ def read_channels(
                    for number, stream in enumerate(streams)]
     if len(streams) == 1:
         return streams[0]
-    both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
-    both = both.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else both
-    return both.coalesce(threads)
+    events = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    events = events.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else events
+    return events.coalesce(threads)
 
 
 def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
@@ -158,7 +159,7 @@ def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
 
 
 def gather(events: DataFrame, *, threads: int) -> DataFrame:
-    """What a task made of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
+    """A task's output of a batch that was read in ``threads`` partitions, in one partition, in the order of the batch.
 
     Partition i of the threads becomes partition i behind an exchange, which lets all of them run at the same time; one
     task then reads these in their order. No row overtakes another: each of the exchange's partitions has one writer.
@@ -182,9 +183,10 @@ def read_ticks(
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
     schedule_file : path, optional
-        When each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule` writes it.
+        The file that says when each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule`
+        writes it.
     limit : int, optional
-        How many numbers there are in all; without one a rate never ends.
+        The number of all numbers; without one a rate never ends.
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
         ``repeat_time_ms`` (as much, if not given).
@@ -232,14 +234,14 @@ def valve(
     Parameters
     ----------
     fragment, position : str, int
-        Whose control and meters the valve obeys and feeds.
+        The place of the task: its fragment's control and meters are those that the valve obeys and feeds.
     channel : str
-        Where to publish; the channel need not be open before the outlet is.
+        The channel to publish to; the channel need not be open before the outlet is.
     fence : int
         The token taken when the query started (``Channels.take_fence``).
     batch_base : int
-        What a block's number begins with: its batch is added. More than 0 in a channel that was taken over, so that
-        numbers keep growing there.
+        The number to which a batch's own is added, for its block's number. More than 0 in a channel that was taken
+        over, so that numbers keep growing there.
     gate : str
         The token of a query that stands by: ``fence`` and ``batch_base`` are those that it is told when its turn comes.
     task : str, optional
@@ -257,17 +259,17 @@ def one_of(
     events: DataFrame, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *, task: str,
     fragment: str, position: int, in_waves: bool = False,
 ) -> DataFrame:
-    """What the alternate of an element makes that is on (``Channels.switch``): in each batch just one of them is.
+    """The output of the alternate of an element that is on (``Channels.switch``): in each batch just one of them is.
 
     Parameters
     ----------
     builds : mapping of str to callable
-        What each alternate makes of it, by name: the same columns in any order. Where nobody has said which is on, as
-        in the empty batch of a query that stands by, the first is.
+        A function for each alternate, by name, that makes its output: the same columns in any order. Where nobody has
+        said which is on, as in the empty batch of a query that stands by, the first is.
     task, fragment, position : str, str, int
         The running task, under which the first event of each switch is noted, and where it stands.
     in_waves : bool
-        Whether the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
+        True where the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
     """
     noted = first_events_noted(events, config, task=task, fragment=fragment, position=position, in_waves_first=(
         next(iter(builds)) if in_waves else ""))
@@ -278,7 +280,7 @@ def one_of(
 def first_events_noted(
     events: DataFrame, config: ChannelConfig, *, task: str, fragment: str, position: int, in_waves_first: str = ""
 ) -> DataFrame:
-    """What an element reads, of which the first event that an alternate gets is noted under the running task.
+    """The input of an element, of which the first event that an alternate gets is noted under the running task.
 
     Parameters
     ----------
@@ -301,8 +303,8 @@ def the_one_on(
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
     beside : str, optional
-        Which streams there are beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those
-        of the ones that were set for keys. All must be one partition behind that again.
+        The streams beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those of the ones
+        that were set for keys. All must be one partition behind that again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [
@@ -322,8 +324,8 @@ def alternate_of_event(
     session = events.sparkSession
     gateway = session.sparkContext._gateway
     texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
-    for place, name in enumerate(names):
-        texts[place] = name
+    for index, name in enumerate(names):
+        texts[index] = name
     return Column(session._jvm.weir.Alternate.ofEvent(
         config.redis_url, fragment, position, key._jc, texts, in_waves_of))
 
@@ -346,19 +348,19 @@ def each_by_key(
     events: DataFrame, key: Callable[[DataFrame], Column], builds: Mapping[str, Callable[[DataFrame], DataFrame]],
     config: ChannelConfig, *, fragment: str, position: int,
 ) -> DataFrame:
-    """What alternates without state make, each of the events of those keys for which it works, by their numbers.
+    """The output of alternates without state, each of the events of those keys for which it works, by their numbers.
 
     Parameters
     ----------
     key : callable
         Takes the stream; the text of an event's key.
     """
-    place, all_events = {"fragment": fragment, "position": position}, shared(events)
+    switch, all_events = {"fragment": fragment, "position": position}, shared(events)
     made = {}
     for number, (name, build_one) in enumerate(builds.items()):
-        works = alternate_of_event(all_events, key(all_events), [*builds], config, **place)
+        works = alternate_of_event(all_events, key(all_events), [*builds], config, **switch)
         made[name] = build_one(all_events.where(works == name)).withColumn(_NUMBER, functions.lit(number))
-    ordered = events.sparkSession._jvm.weir.InTurn.ordered(the_one_on(made, config, beside=FOR_KEYS, **place)._jdf)
+    ordered = events.sparkSession._jvm.weir.InTurn.ordered(the_one_on(made, config, beside=FOR_KEYS, **switch)._jdf)
     return DataFrame(ordered, events.sparkSession)
 
 

@@ -44,12 +44,12 @@ class Segment:
 
 
 def spill_folder(data_dir: Path, node: str) -> Path:
-    """Where a node keeps what its readers have still to read."""
+    """The folder of blocks that a node's readers have still to read."""
     return data_dir / "spill" / node
 
 
 class ChannelSpill:
-    """What a node has on disk of one channel. One process writes it.
+    """Blocks of one channel that a node has on disk. One process writes it.
 
     What a process that was killed had begun to write is cut off when the next one opens the folder.
     """
@@ -72,24 +72,24 @@ class ChannelSpill:
         return tuple(self._segments)
 
     def count(self, after: Offset, to: Offset) -> tuple[int, int]:
-        """How many blocks and events it holds after an entry up to another."""
+        """The numbers of blocks and events that it holds after an entry up to another."""
         entries = list(self.entries(after, to))
         return len(entries), sum(entry.events for entry in entries)
 
-    def behind(self, place: Offset) -> int:
+    def behind(self, offset: Offset) -> int:
         """The bytes of the segments that hold what follows an entry."""
-        return sum(segment.size for segment in self._segments if place < segment.end)
+        return sum(segment.size for segment in self._segments if offset < segment.end)
 
-    def end_of(self, place: Offset) -> Offset:
-        """Up to which entry it holds what follows another, without a gap; that one where it holds none of it."""
+    def end_of(self, offset: Offset) -> Offset:
+        """The entry up to which it holds what follows another, without a gap; that one where it holds none of it."""
         for segment in self._segments:
-            if segment.start <= place < segment.end:
-                place = segment.end
-        return place
+            if segment.start <= offset < segment.end:
+                offset = segment.end
+        return offset
 
-    def room_after(self, place: Offset) -> Offset | None:
+    def room_after(self, offset: Offset) -> Offset | None:
         """The entry behind this one after which it holds blocks; None where there is none."""
-        return next((segment.start for segment in self._segments if segment.start > place), None)
+        return next((segment.start for segment in self._segments if segment.start > offset), None)
 
     def append(self, after: Offset, entries: Sequence[SpilledBlock]) -> None:
         """Add the blocks that follow an entry without a gap. They are on disk when this returns.

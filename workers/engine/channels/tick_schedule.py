@@ -22,7 +22,7 @@ def write_schedule(path: Path, *, due_ms: Sequence[int], time_ms: Sequence[int] 
     Parameters
     ----------
     due_ms : sequence of int
-        When each number is due, in ms after the source started; not descending.
+        The time at which each number is due, in ms after the source started; not descending.
     time_ms : sequence of int, optional
         Event times, in ms since the epoch; without them an event's time is when it is due.
 
@@ -60,7 +60,8 @@ def read_schedule(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 class TickSchedule:
-    """When numbers are due, in ms after number 0; the Java side computes the same (``TickSchedule.java``).
+    """The times at which numbers are due, in ms after number 0; the Java side computes the same
+    (``TickSchedule.java``).
 
     Parameters
     ----------

@@ -25,12 +25,12 @@ _AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_v
 
 
 class TooMuch(ValueError):
-    """What came decodes to more than may be; the text says to how much."""
+    """A message decodes to more than may be; the text says how much was left."""
 
 
 @dataclass(slots=True)
 class DecodingRoom:
-    """How much may still be decoded: events, values (those in lists and records, too), and bytes."""
+    """The room that is left for decoding: events, values (those in lists and records, too), and bytes."""
 
     events: int
     values: int
@@ -41,10 +41,10 @@ class DecodingRoom:
         if 0 <= events <= self.events and 0 <= values <= self.values and 0 <= size <= self.bytes:
             self.events, self.values, self.bytes = self.events - events, self.values - values, self.bytes - size
             return
-        left, word = next((left, word) for left, taken, word in (
+        room, word = next((room, word) for room, taken, word in (
             (self.events, events, "events"), (self.values, values, "values"), (self.bytes, size, "bytes"))
-            if not 0 <= taken <= left)
-        raise TooMuch(f"decodes to more than the {left:,} {word} that are left of what may be")
+            if not 0 <= taken <= room)
+        raise TooMuch(f"decodes to more than the {room:,} {word} that are left of what may be")
 
 
 def batches_of(
@@ -56,11 +56,11 @@ def batches_of(
     Parameters
     ----------
     room : DecodingRoom
-        How much they may decode to; of all of them, or of each where ``afresh``.
+        The room that they may decode to; of all of them, or of each where ``afresh``.
     names : collection of str, optional
         The columns; those that are not there are left out. All that there are unless given.
     first : int, optional
-        How many batches are passed over, without decoding them.
+        The number of batches that are passed over, without decoding them.
     as_spark_writes : bool, optional
         Texts need not be UTF-8, and lists and records may hold nulls alone.
 
@@ -240,12 +240,12 @@ class _Table:
         return self._at + offset if offset else 0
 
     def number(self, number: int, form: str) -> int:
-        place = self._place(number)
-        return struct.unpack_from(f"<{form}", self._data, place)[0] if place else 0
+        at = self._place(number)
+        return struct.unpack_from(f"<{form}", self._data, at)[0] if at else 0
 
     def _target(self, number: int) -> int:
-        place = self._place(number)
-        return place + struct.unpack_from("<I", self._data, place)[0] if place else 0
+        at = self._place(number)
+        return at + struct.unpack_from("<I", self._data, at)[0] if at else 0
 
     def table(self, number: int) -> _Table | None:
         target = self._target(number)

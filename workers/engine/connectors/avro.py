@@ -156,7 +156,7 @@ def _with_short_names(document: Any) -> Any:
 
 
 class BoundedDecimal:
-    """What the library reads decimals with, for those of bounded length: it takes a time that grows with the square of
+    """The library's reader of decimals, for those of bounded length: reading takes a time that grows with the square of
     the length, in which no other thread of the process does anything.
     """
 

@@ -1,5 +1,5 @@
-"""What a bucket holds, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by Signature
-Version 4.
+"""The objects of a bucket, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by
+Signature Version 4.
 
 The client that is at hand gives up a whole listing for one key with an empty part (``a//b``), and follows a redirect of
 a store to whatever address it names.
@@ -51,8 +51,8 @@ class ListedObject:
 
 @dataclass(frozen=True, slots=True)
 class BucketAddress:
-    """Where a bucket is: scheme, host and port of its store, its name and region, and who asks: the access key with
-    its secret, or nobody."""
+    """The address of a bucket, and its credentials: scheme, host and port of its store, its name and region, and who
+    asks: the access key with its secret, or nobody."""
 
     scheme: str
     host: str

@@ -13,7 +13,7 @@ from .contract import SourceRefused
 
 
 def tls_context(*, ca: str | None, certificate: str | None, private_key: str | None) -> ssl.SSLContext:
-    """What a client speaks TLS with: servers' names are held to their certificates.
+    """The TLS context of a client: servers' names are held to their certificates.
 
     Parameters
     ----------

@@ -139,15 +139,15 @@ class ConnectorHost:
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
         desired = self._newest()
-        wanted = wanted_sources(desired, self._types, let_go=self._passing.let_go())
-        phases = {task: self._passing.phase_of(source.passed) for task, source in wanted.items()}
+        sources = wanted_sources(desired, self._types, let_go=self._passing.let_go())
+        phases = {task: self._passing.phase_of(source.passed) for task, source in sources.items()}
         active = {
-            task: source for task, source in wanted.items() if source.readers or phases[task] is Phase.KEEP}
+            task: source for task, source in sources.items() if source.readers or phases[task] is Phase.KEEP}
         sinks = self._sinks.wanted(desired)
-        held = self._suspects.held((*self._sinks.names(sinks), *active), self._working)
-        self._held = {task: report for task, report in held.items() if task in active}
+        held_back = self._suspects.held((*self._sinks.names(sinks), *active), self._working)
+        self._held = {task: report for task, report in held_back.items() if task in active}
         for task in self._runners.keys() - active.keys():
-            self._end(task, for_good=task not in wanted)
+            self._end(task, for_good=task not in sources)
         overtaken = {task for task, runner in self._runners.items() if runner.is_overtaken}
         for task in (self._closed | overtaken) & self._runners.keys():  # or the broker has lost it: it is opened again
             self._end(task, for_good=False)
@@ -155,9 +155,9 @@ class ConnectorHost:
         for reports in (self._unready, self._awaited):
             for task in reports.keys() - active.keys():
                 del reports[task]
-        self._clear(wanted)
+        self._clear(sources)
         is_settled = not (self._ending or self._left or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
-        for task, source in wanted.items():
+        for task, source in sources.items():
             if phases[task] is Phase.GIVE and task not in self._ending:
                 with suppress(*UNREADABLE):  # hosts of other nodes write of it, too
                     self._store.pass_on(
@@ -165,7 +165,7 @@ class ConnectorHost:
                     self._passing.record_let_go(source.passed.heirs)
         for task, source in active.items():
             is_settled = self._look_at(task, source, phases[task]) and is_settled
-        return self._sinks.turn(desired, sinks, held=held) and is_settled
+        return self._sinks.turn(desired, sinks, held_back=held_back) and is_settled
 
     @property
     def _working(self) -> dict[str, Hosted]:
@@ -238,10 +238,10 @@ class ConnectorHost:
 
     def _register(self, task: str, source: WantedSource) -> bool:
         """Give readers their places, and take away those of readers that are gone; False while one has none yet."""
-        wanted, generation = frozenset(source.readers), self._newest().generation
-        if self._registered.get(task) == wanted:
+        readers, generation = frozenset(source.readers), self._newest().generation
+        if self._registered.get(task) == readers:
             return True
-        self._store.know(task, wanted)
+        self._store.know(task, readers)
         registered = self._store.registered(task)
         joined = [
             reader for reader, before in source.readers.items()
@@ -249,9 +249,9 @@ class ConnectorHost:
         for reader in registered - source.known:
             if made_in(reader) <= generation:  # one of a later plan has taken over already: a slot may hear first
                 self._store.leave(task, reader)
-        if len(joined) < len(wanted):
+        if len(joined) < len(readers):
             return False
-        self._registered[task] = wanted
+        self._registered[task] = readers
         return True
 
     def _end(self, task: str, *, for_good: bool) -> None:
@@ -260,27 +260,27 @@ class ConnectorHost:
         self._ending[task] = (runner, _now_ms())
         self._registered.pop(task, None)
 
-    def _clear(self, wanted: Mapping[str, WantedSource]) -> None:
+    def _clear(self, sources: Mapping[str, WantedSource]) -> None:
         """Forget runners that have ended, and remove what sources have left that nobody wants."""
         now_ms = _now_ms()
         for task, (runner, since_ms) in list(self._ending.items()):
-            if task in wanted:  # it rests, or is wanted again: its position stays
+            if task in sources:  # it rests, or is wanted again: its position stays
                 if runner.join(0):
                     del self._ending[task]
             elif now_ms - since_ms >= KEPT_MS and runner.join(0):
                 self._store.delete(task, node=self._settings.node)
                 del self._ending[task]
-        self._sweep(wanted, now_ms)
+        self._sweep(sources, now_ms)
 
-    def _sweep(self, wanted: Mapping[str, WantedSource], now_ms: int) -> None:
+    def _sweep(self, sources: Mapping[str, WantedSource], now_ms: int) -> None:
         """Remove what is left of sources that went while they rested, or while no host was there to clear up."""
         version = self._newest().version
         if version > self._swept_version:
-            for task in self._wanted_then - wanted.keys():  # one that came from another node, and rested here
+            for task in self._wanted_then - sources.keys():  # one that came from another node, and rested here
                 if self._store.holding.holder(task) == self._settings.node:
                     self._store.holding.take(task, self._settings.node)
-            self._wanted_then = frozenset(wanted)
-            hosted = self._store.holding.names(self._settings.node) - wanted.keys() - self._ending.keys()
+            self._wanted_then = frozenset(sources)
+            hosted = self._store.holding.names(self._settings.node) - sources.keys() - self._ending.keys()
             self._left = {task: self._left.get(task, now_ms) for task in hosted}
             self._swept_version = version
         for task, since_ms in list(self._left.items()):
@@ -322,7 +322,7 @@ class ConnectorHost:
 
 
 def opener_of(task_type: TaskType) -> Callable[..., Any] | None:
-    """What opens sources of a type; None for those that are pushed to."""
+    """The function that opens sources of a type; None for those that are pushed to."""
     if not task_type.connector:
         return None
     module, _, function = task_type.connector.partition(":")

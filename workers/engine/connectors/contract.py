@@ -1,5 +1,4 @@
-"""What a connector is: something that opens a source where it was left, and gives its messages with the place after
-them.
+"""The contract of a connector: it opens a source where it was left, and gives its messages with the place after them.
 
 A task type names its connector as ``"package.module:function"``, a callable ``(Opening) -> Reader``. The runner
 (``source_runner.py``) does the rest: it decodes, writes blocks with their position, waits where the channel is full,
@@ -35,7 +34,7 @@ class SourceRefused(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a source gave in one piece: one event, or several in formats that hold several.
+    """A piece of a source's input: one event, or several in formats that hold several.
 
     ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
     in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
@@ -54,7 +53,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """What could not be read, and why; ``sample`` is the beginning of it."""
+    """A message that could not be read, with the reason; ``sample`` is the beginning of it."""
 
     reason: str
     place: str = ""
@@ -63,8 +62,8 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What one poll gave, in order, and the position after it; None where the source has none, or it is as it was. One
-    that has moved on without messages is written as well.
+    """Messages of one poll, in order, and the position after it; None where the source has none, or it is as it was.
+    One that has moved on without messages is written as well.
 
     ``lost`` are events that the source no longer had when they were due.
     """
@@ -76,8 +75,8 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a connector opens: the running task, its config with defaults and with the values of its secrets, and the
-    position after the last block; None where nothing was read yet."""
+    """The arguments with which a connector opens a source: the running task, its config with defaults and with the
+    values of its secrets, and the position after the last block; None where nothing was read yet."""
 
     task: str
     config: Mapping[str, Any]
@@ -85,7 +84,7 @@ class Opening:
 
 
 class LookAt(Protocol):
-    """What looks at a source that does not run: the function beside the connector's, ``look_at_kafka`` beside
+    """A function that looks at a source that does not run: the one beside the connector's, ``look_at_kafka`` beside
     ``open_kafka``. A connector without one shows nothing before it runs.
 
     It leaves the other system as it was: no position, session or group of the source's own is used or kept. Its
@@ -103,7 +102,7 @@ class Reader(Protocol):
     """A source that is open. One thread calls it. Methods raise ``SourceAway`` or ``SourceRefused``."""
 
     def position(self) -> Position | None:
-        """Where it begins; None where the source has no positions."""
+        """The position at which it begins; None where the source has no positions."""
         ...
 
     def poll(self, timeout_s: float) -> Polled:

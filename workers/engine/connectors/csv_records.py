@@ -49,7 +49,7 @@ def records_of(file: BinaryIO, at: int = 0, *, values: int | None = None) -> Ite
     Parameters
     ----------
     values : int, optional
-        How many each has: lines that make no record of so many are none together.
+        The number of values of each: lines that make no record of so many are none together.
     """
     begin: int | None = at
     while begin is not None:

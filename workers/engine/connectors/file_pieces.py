@@ -50,7 +50,7 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """How a file is read: its name, for places; format; whether csv has a header; the columns that are wanted, all
+    """The reading of a file: its name, for places; format; whether csv has a header; the columns that are wanted, all
     unless some are named; what is included of the file itself."""
 
     name: str
@@ -164,11 +164,11 @@ def place_before_last(file: BinaryIO, reading: FileReading, size: int, count: in
             if _is_of_store(error):
                 raise
             return None  # who reads it hears so
-        group, wanted = metadata.num_row_groups - 1, count
-        while group > 0 and metadata.row_group(group).num_rows < wanted:
-            wanted -= metadata.row_group(group).num_rows
+        group, missing_rows = metadata.num_row_groups - 1, count
+        while group > 0 and metadata.row_group(group).num_rows < missing_rows:
+            missing_rows -= metadata.row_group(group).num_rows
             group -= 1
-        return [group, max(0, metadata.row_group(group).num_rows - wanted)] if group >= 0 else None
+        return [group, max(0, metadata.row_group(group).num_rows - missing_rows)] if group >= 0 else None
     if reading.format not in LINES or reading.name.endswith(".gz") or size <= TAIL_BYTES:
         return None
     begin = size - TAIL_BYTES

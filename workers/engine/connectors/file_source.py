@@ -82,7 +82,7 @@ def _reading(listed: ListedFile, config: Mapping[str, Any]) -> FileReading:
 
 
 class ReadFiles:
-    """Which files were read: all that were last written before ``floor_ms``, and those of ``names`` (a digest of each,
+    """Files that were read: all that were last written before ``floor_ms``, and those of ``names`` (a digest of each,
     with when it was written)."""
 
     def __init__(self, floor_ms: int = 0, names: dict[str, int] | None = None, *, late_ms: int) -> None:
@@ -191,8 +191,8 @@ class FilesReader:
             raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
                              remedy="It is tried again by itself.") from None
         except FileGone as gone:
-            what = "the rest of it is not read" if self._at else "it is not read"
-            lost.append(DeadLetter(f"{gone}: {what}", listed.name))
+            loss = "the rest of it is not read" if self._at else "it is not read"
+            lost.append(DeadLetter(f"{gone}: {loss}", listed.name))
             self._finish(listed)
             return 0
         messages += piece.messages

@@ -41,7 +41,7 @@ class ListedFile:
 
 
 class FileStore(Protocol):
-    """Where files appear. Methods raise ``SourceAway`` or ``SourceRefused``."""
+    """A store in which files appear: a folder or a bucket. Methods raise ``SourceAway`` or ``SourceRefused``."""
 
     def files(self) -> Iterator[ListedFile]:
         """All files that are there now, in any order."""
@@ -58,12 +58,12 @@ def store_of(config: Mapping[str, Any]) -> FileStore:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a name says that the file is not meant to be read, or not yet."""
+    """True where a name says that the file is not meant to be read, or not yet."""
     return any(part.startswith((".", "_")) for part in name.split("/"))
 
 
 class PathPattern:
-    """Which paths match: * and ? stay within a name, ** does not, and **/ may be nothing.
+    """A pattern of paths: * and ? stay within a name, ** does not, and **/ may be nothing.
 
     A path is gone through once, with the set of all places in the pattern (bits of a number) to which its characters
     may have led. A regular expression would try one way after the other, and with a dozen stars never end.
@@ -71,10 +71,10 @@ class PathPattern:
 
     def __init__(self, match: str) -> None:
         parts: list[str] = re.findall(r"\*\*/|\*\*|.", match, re.DOTALL)
-        parts = [place for part in parts for place in (["maybe", "**/"] if part == "**/" else [part])]
+        parts = [piece for part in parts for piece in (["maybe", "**/"] if part == "**/" else [part])]
 
-        def places(*wanted: str) -> int:
-            return sum(1 << place for place, part in enumerate(parts) if part in wanted)
+        def places(*kinds: str) -> int:
+            return sum(1 << bit for bit, part in enumerate(parts) if part in kinds)
 
         self._stays, self._stays_at_slash = places("*", "**", "**/"), places("**", "**/")
         self._skips, self._skips_two = places("*", "**", "maybe"), places("maybe")
@@ -84,7 +84,7 @@ class PathPattern:
         self._begin, self._end = self._with_skips(1), 1 << len(parts)
 
     def fullmatch(self, path: str) -> bool:
-        """Whether a whole path matches."""
+        """True where a whole path matches."""
         places = self._begin
         for character in path:
             stays = self._stays_at_slash if character == "/" else self._stays
@@ -115,9 +115,9 @@ class Folder:
 
     def _below(self) -> Iterator[ListedFile]:
         """Folder by folder, one of them open at a time: who delivers files may have made very many in each other."""
-        left = [(self._path, "")]
-        while left:
-            folder, prefix = left.pop()
+        folders = [(self._path, "")]
+        while folders:
+            folder, prefix = folders.pop()
             try:
                 with os.scandir(folder) as entries:
                     for entry in entries:
@@ -126,7 +126,7 @@ class Folder:
                         name = prefix + entry.name
                         try:
                             if entry.is_dir(follow_symlinks=False):
-                                left.append((Path(entry.path), f"{name}/"))
+                                folders.append((Path(entry.path), f"{name}/"))
                                 continue
                             status = entry.stat()
                         except FileNotFoundError:  # gone since it was listed
@@ -163,7 +163,7 @@ def _seen(name: str, status: os.stat_result) -> ListedFile:
 
 
 class Bucket:
-    """What a bucket holds below a prefix."""
+    """Files of a bucket below a prefix."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         server, tls = endpoint_of(config), config["tls"]

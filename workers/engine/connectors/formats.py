@@ -43,7 +43,7 @@ _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class MessageLayout:
-    """How a source's messages are read.
+    """The layout of a source's messages.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ class MessageLayout:
     time_field : str, optional
         The column with the event's time; without one, it is the time of arrival.
     time_unit : str
-        What a number counts since the epoch, there and in other columns of type timestamp.
+        The unit that a number counts since the epoch, there and in other columns of type timestamp.
     time_zone : str, optional
         Of times that say none; UTC without it. An hour that comes twice when summer time ends is the first one, and a
         time that is left out when it begins is none.
     ahead_ms : int, optional
-        How far ahead of its arrival an event's time may be.
+        The most ms that an event's time may be ahead of its arrival.
     extras : mapping of str to str
         Columns behind those of the content, that the source itself gives.
     """
@@ -84,10 +84,10 @@ class MessageLayout:
     def schema_json(self) -> str:
         """The schema of the stream, as Spark writes it."""
         stream_fields = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name, _ in STREAM]
-        rest = [
+        value_fields = [
             {"name": name, "type": "long" if kind == "bigint" else kind, "nullable": True, "metadata": {}}
             for name, kind in self.columns.items()]
-        return json.dumps({"type": "struct", "fields": [*stream_fields, *rest]})
+        return json.dumps({"type": "struct", "fields": [*stream_fields, *value_fields]})
 
     @property
     def arrow(self) -> pa.Schema:
@@ -98,7 +98,7 @@ class MessageLayout:
 
 
 def layout_of(config: Mapping[str, Any]) -> MessageLayout:
-    """How a live source's messages are read, by its config."""
+    """The layout of a live source's messages, by its config."""
     return MessageLayout(
         config.get("format") or "json", typed_columns(config.get("columns") or ()), config.get("time_field"),
         config.get("time_unit") or "ms", config.get("time_zone"),
@@ -153,9 +153,9 @@ def decode(
     origins: list[Message] = []
     dead: list[DeadLetter] = []
     when = list(layout.columns).index(layout.time_field) if layout.time_field else None
-    left = POLL_EVENTS.most
+    room_left = POLL_EVENTS.most
     for message in messages:
-        room = DecodingRoom(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
+        room = DecodingRoom(min(most_events, room_left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
         try:
             events = list(_events(message, layout, dead, room))
         except TooMuch as error:
@@ -163,7 +163,7 @@ def decode(
                 raise
             dead.append(DeadLetter(str(error), message.place, _sample(message)))
             continue
-        left -= len(events)
+        room_left -= len(events)
         is_one = len(events) == 1
         for word, number, text, read in events:
             try:

@@ -53,7 +53,7 @@ class Closed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """How a live source stands: the number of its next event, where it is to be read on, when its last event came (ms
+    """The state of a live source: the number of its next event, where it is to be read on, when its last event came (ms
     since the epoch), how much could not be read, and whether its channel is open."""
 
     seq: int = 0
@@ -65,8 +65,8 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class OnceOnly:
-    """What makes a repetition of a write do nothing, for a day: its idempotency key, the digest of what came, and what
-    is answered then (JSON). Without an answer the key is looked up and not kept: what came is refused."""
+    """A note that makes a repetition of a write do nothing, for a day: its idempotency key, the digest of what came,
+    and what is answered then (JSON). Without an answer the key is looked up and not kept: what came is refused."""
 
     key: str = ""
     digest: str = ""
@@ -79,7 +79,7 @@ class IntakeStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self._channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.connector, held=keys.hosted)
+        self.holding = Holding(broker, state=keys.connector, holdings=keys.hosted)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -168,17 +168,17 @@ class IntakeStore:
         self._channels.unregister(keys.intake(task), reader)
 
     def registered(self, task: str) -> frozenset[str]:
-        """Who has a place in the channel now."""
+        """Readers that have a place in the channel now."""
         return frozenset(name.decode() for name in self._broker.hkeys(keys.readers(keys.intake(task))))
 
     # -- what comes ------------------------------------------------------------------------------------------------
 
     def state(self, task: str) -> Intake:
-        """How the source stands."""
+        """The state of the source."""
         return self.states([task])[task]
 
     def states(self, tasks: Collection[str]) -> dict[str, Intake]:
-        """How sources stand, in one round trip; one whose channel is none, for slots write there, is not open."""
+        """The states of sources, in one round trip; one whose channel is none, for slots write there, is not open."""
         pipeline = self._broker.pipeline(transaction=False)
         for task in tasks:
             pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])
@@ -189,7 +189,7 @@ class IntakeStore:
             for task, values, is_open in zip(tasks, answers[::2], answers[1::2], strict=True)}
 
     def is_full(self, task: str) -> bool:
-        """Whether the channel has no room, for more blocks or for more bytes, or the broker is nearly full."""
+        """True where the channel has no room, for more blocks or for more bytes, or the broker is nearly full."""
         channel = keys.intake(task)
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity").hget(keys.connector(task), "block")
@@ -198,7 +198,7 @@ class IntakeStore:
         return bool(is_crowded) or blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
 
     def is_resting(self, task: str) -> bool:
-        """Whether nobody reads the source now, or it is not open."""
+        """True where nobody reads the source now, or it is not open."""
         return not self.registered(task) or not self.state(task).is_open
 
     def write(
@@ -213,13 +213,13 @@ class IntakeStore:
         first : int
             The number of the first event: ``Intake.seq`` as the writer knows it.
         position : mapping, optional
-            Where the source is to be read on; it stays as it was without one.
+            The position from which the source is to be read on; it stays as it was without one.
         once : OnceOnly
             Under which a repetition of this write does nothing.
         keep_dead : int
-            How many of the newest dead letters are kept.
+            The number of the newest dead letters that are kept.
         lost : sequence of DeadLetter
-            What the source no longer had.
+            Messages that the source no longer had.
 
         Returns
         -------
@@ -251,7 +251,7 @@ class IntakeStore:
         return done.decode() if isinstance(done, bytes) else None
 
     def is_used(self, task: str, once: OnceOnly) -> bool:
-        """Whether a key was taken by something else."""
+        """True where a key was taken by something else."""
         before = self._broker.hget(keys.answers(task), once.key) if once.key else None
         return before is not None and not before.startswith(once.digest.encode())
 

@@ -1,4 +1,4 @@
-"""How Kafka's client is set up for a source, and the texts of its config in Kafka's terms."""
+"""Options of Kafka's client for a source, and the texts of its config in Kafka's terms."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asking_options(opening: Opening) -> dict[str, Any]:
 
 
 def server_options(opening: Opening) -> dict[str, Any]:
-    """Where the servers are, and who asks."""
+    """The options with the servers' addresses and the login."""
     config = opening.config
     options = {
         "bootstrap.servers": ",".join(config["servers"]), "client.id": f"weir-{opening.task[:12]}",
@@ -70,6 +70,6 @@ def start_ms(start: str) -> int:
 
 
 def time_ms(message: Any) -> int | None:
-    """When a message was, in ms since the epoch; None where Kafka does not know."""
+    """The time of a message, in ms since the epoch; None where Kafka does not know."""
     kind, at_ms = message.timestamp()
     return at_ms if kind else None

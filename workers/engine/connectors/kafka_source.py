@@ -177,9 +177,9 @@ class KafkaReader:
         while raw and len(raw) < MOST_MESSAGES:
             # By the sizes so far; what only says that a partition ends, or that something is wrong, has none.
             sizes = [len(message) for message in raw if message.error() is None]
-            left_s, left = deadline - time.monotonic(), MOST_BYTES - sum(sizes)
-            room = left * len(sizes) // sum(sizes) if any(sizes) else len(raw)
-            more = left > 0 and self._consumer.consume(
+            left_s, remaining_bytes = deadline - time.monotonic(), MOST_BYTES - sum(sizes)
+            room = remaining_bytes * len(sizes) // sum(sizes) if any(sizes) else len(raw)
+            more = remaining_bytes > 0 and self._consumer.consume(
                 max(1, min(AT_ONCE, MOST_MESSAGES - len(raw), room)), timeout=max(0.0, left_s))
             if not more:
                 break
@@ -248,9 +248,9 @@ class KafkaReader:
         require_members(cluster.brokers.values(), usual_port=USUAL_PORT)
         metadata = cluster.topics.get(topic)
         if metadata is None or metadata.error is not None or not metadata.partitions:
-            why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
+            reason = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
             raise SourceRefused(
-                f"The topic {topic} cannot be read: {why}.",
+                f"The topic {topic} cannot be read: {reason}.",
                 remedy="Make the topic, or let the user of the config read it; it is tried again by itself.")
         return sorted(metadata.partitions)
 
@@ -277,13 +277,13 @@ class KafkaReader:
                 continue
             del self._asked[topic]
             try:
-                given = answer.result().topic_id
+                topic_id = answer.result().topic_id
             except self._kafka.KafkaException:
                 continue
-            if given is None or not (given.get_most_significant_bits() or given.get_least_significant_bits()):
+            if topic_id is None or not (topic_id.get_most_significant_bits() or topic_id.get_least_significant_bits()):
                 continue
-            if self._ids.setdefault(topic, str(given)) != str(given):
-                self._ids[topic] = str(given)
+            if self._ids.setdefault(topic, str(topic_id)) != str(topic_id):
+                self._ids[topic] = str(topic_id)
                 anew.append(topic)
                 self._anew.append(DeadLetter(
                     "the topic was deleted and made anew: what was not read of the old one is gone, and the new one is "
@@ -373,7 +373,7 @@ class _EndsReader(KafkaReader):
         super().__init__(opening)
 
     def newest(self) -> Iterator[Polled]:
-        """What the partitions end with; where all are empty, what comes first."""
+        """The last messages of the partitions; where all are empty, the first that come."""
         raw: list[Any] = []
         partitions = sum(map(len, self._offsets.values()))
         yield Polled()

@@ -39,7 +39,8 @@ Tell = Callable[[LookState, pa.RecordBatch | None], None]
 
 
 def look_at(task_type: TaskType) -> LookAt | None:
-    """What looks at sources of a type: ``look_at_x`` beside its connector ``open_x``; None where nothing does."""
+    """The function that looks at sources of a type: ``look_at_x`` beside its connector ``open_x``; None where there is
+    none."""
     module, _, function = (task_type.connector or "").partition(":")
     if not function.startswith("open_"):
         return None

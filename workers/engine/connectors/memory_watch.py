@@ -18,7 +18,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def most_bytes(limit_mb: int, *, at_most: int = 0) -> int:
-    """How much memory a process may take: what an operator has set, else half of the machine's.
+    """The most memory that a process may take: as an operator has set it, else half of the machine's.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def most_bytes(limit_mb: int, *, at_most: int = 0) -> int:
 
 
 def taken_bytes() -> int:
-    """How much memory this process has now."""
+    """The memory that this process has now, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE
 
 

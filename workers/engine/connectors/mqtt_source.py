@@ -58,8 +58,8 @@ def open_mqtt(opening: Opening) -> MqttReader:
 
 
 def look_at_mqtt(opening: Opening, count: int) -> Iterator[Polled]:
-    """What the other broker retains, and what comes meanwhile: as a client of its own, in a session that ends with it,
-    with QoS 0, so that nothing is kept for it and nobody else gets less."""
+    """Messages that the other broker retains, and those that come meanwhile: to a client of its own, in a session that
+    ends with it, with QoS 0, so that nothing is kept for it and nobody else gets less."""
     config = opening.config
     require_allowed(config["server"], usual_port=8883 if config["tls"] else 1883)
     topics = [TAKEN_FROM_OTHERS.sub("", topic, count=1) for topic in config["topics"]]
@@ -85,10 +85,10 @@ class LastMessages:
 
     @classmethod
     def of(cls, position: Position | None) -> LastMessages:
-        """What a position holds."""
-        seen = cls()
-        seen._by_topic = dict((position or {}).get("last", {}))
-        return seen
+        """The last messages that a position holds."""
+        messages = cls()
+        messages._by_topic = dict((position or {}).get("last", {}))
+        return messages
 
     def position(self) -> Position:
         """The same as a position."""
@@ -163,16 +163,16 @@ class MqttReader:
 
     def poll(self, timeout_s: float) -> Polled:
         deadline = time.monotonic() + timeout_s
-        while not self._got and not self._lost and (left := deadline - time.monotonic()) > 0:
-            self._turn(left)
+        while not self._got and not self._lost and (remaining_s := deadline - time.monotonic()) > 0:
+            self._turn(remaining_s)
         if self._got:
             deadline = time.monotonic() + LINGER_S
             while not self._has_plenty:
-                left, before = deadline - time.monotonic(), len(self._got)
-                if left <= 0:
+                remaining_s, before = deadline - time.monotonic(), len(self._got)
+                if remaining_s <= 0:
                     break
                 may_be_held_back = bool(self._config["qos"]) and before >= ALMOST
-                self._turn(min(left, SILENCE_S) if may_be_held_back else left)
+                self._turn(min(remaining_s, SILENCE_S) if may_be_held_back else remaining_s)
                 if may_be_held_back and len(self._got) == before:
                     break
         got, self._got, self._got_bytes = self._got, [], 0
@@ -253,11 +253,11 @@ class MqttReader:
                 f"{self._config['server']} does not let {', '.join(refused)} be read.",
                 remedy="Let the user of the config read it; it is tried again by itself.")
 
-    def _wait(self, is_so: Any, what: str) -> None:
+    def _wait(self, is_so: Any, problem: str) -> None:
         deadline = time.monotonic() + self.connect_s
         while not is_so():
             if time.monotonic() > deadline:
-                raise SourceAway(f"{self._config['server']} {what}.", remedy="It is tried again by itself.")
+                raise SourceAway(f"{self._config['server']} {problem}.", remedy="It is tried again by itself.")
             self._turn(0.1)
 
     def _turn(self, timeout_s: float) -> None:

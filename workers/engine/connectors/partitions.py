@@ -20,7 +20,7 @@ def partitions_of(messages: Sequence[Message]) -> list[str]:
 def numbered(partitions: Sequence[str], *, first: int, source: str) -> list[int]:
     """The ``_seq`` of events that came together."""
     begin = {name: _number(source, name) << NUMBER_BITS for name in set(partitions)} if source else {}
-    return [begin.get(name, 0) + first + place for place, name in enumerate(partitions)]
+    return [begin.get(name, 0) + first + index for index, name in enumerate(partitions)]
 
 
 @lru_cache(maxsize=10_000)

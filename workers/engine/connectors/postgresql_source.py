@@ -56,11 +56,11 @@ def look_at_postgresql(opening: Opening, count: int) -> Iterator[Polled]:
 
 def _facts(opening: Opening) -> dict[str, str]:
     """What the driver takes of the secret, once it is known that its host is allowed."""
-    place = databases.locate(opening.config["database"])
-    if not place.facts:
+    location = databases.locate(opening.config["database"])
+    if not location.facts:
         raise SourceRefused("The secret “database” is no address of PostgreSQL.",
                             remedy="Keep postgresql://user:password@host/name as the secret.")
-    return dict(place.facts)
+    return dict(location.facts)
 
 
 class PostgresqlReader:
@@ -144,9 +144,9 @@ class PostgresqlReader:
             if isinstance(error, self._too_large):
                 self._connection = self._connected()
             if most == 1:
-                why = (f"is of more than {PACKET_BYTES.most:,} bytes" if isinstance(error, self._too_large) else
+                reason = (f"is of more than {PACKET_BYTES.most:,} bytes" if isinstance(error, self._too_large) else
                        f"cannot be read: {_first_line(error)}")
-                return [], [DeadLetter(why, self._place(at)) for at, _ in self._rows(self._places, 1, is_known=True)]
+                return [], [DeadLetter(reason, self._place(at)) for at, _ in self._rows(self._places, 1, is_known=True)]
         messages: list[Message] = []
         lost: list[DeadLetter] = []
         while len(messages) + len(lost) < most and sum(

@@ -20,7 +20,7 @@ TRIES = 50  # while others push to the same source at the same time
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of it: events taken, and events that could not be read with the first reasons; ``again`` where it
+    """The outcome of a post: events taken, and events that could not be read with the first reasons; ``again`` where it
     was taken before under the same key, with the figures of then."""
 
     taken: int
@@ -30,21 +30,21 @@ class Pushed:
 
     @property
     def is_refused(self) -> bool:
-        """Whether not one event of it could be read."""
+        """True where not one event of it could be read."""
         return bool(self.dead) and not self.taken
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What somebody posted. ``format`` says how the body is written, where that is not as the config says; under its
-    ``key``, if it has one, a repetition does nothing."""
+    """A body that somebody posted. ``format`` says how the body is written, where that is not as the config says; under
+    its ``key``, if it has one, a repetition does nothing."""
 
     body: bytes
     format: str | None = None
     key: str = ""
 
     def once(self, answer: Pushed | None = None) -> OnceOnly:
-        """What tells a repetition from another body under the same key; what is refused keeps no key."""
+        """A note that tells a repetition from another body under the same key; what is refused keeps no key."""
         if not self.key:
             return OnceOnly()
         digest = hashlib.sha256(f"{self.format or ''}:".encode() + self.body).hexdigest()

@@ -62,7 +62,7 @@ class Runner(Retried):
         super().stop()
 
     def report(self) -> ConnectorReport:
-        """How it stands."""
+        """The report of the source: state, since when, and error."""
         return ConnectorReport(
             state=self._state, since_ms=self._since_ms, error=self._error or None, retry_at_ms=self._retry_at_ms,
             restarts=self._restarts)
@@ -126,7 +126,7 @@ class Runner(Retried):
 
 
 def words_of(error: BaseException) -> str:
-    """What went wrong, for the people whose source it is, without secrets."""
+    """An error in words, for the people whose source it is, without secrets."""
     return redacted(_words(error))
 
 

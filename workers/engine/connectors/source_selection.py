@@ -1,4 +1,4 @@
-"""Which live sources a node is to read, and for whom: from its desired state. Pure."""
+"""Selection of the live sources that a node is to read, and for whom: from its desired state. Pure."""
 
 from __future__ import annotations
 
@@ -64,17 +64,17 @@ def wanted_sources(
 
 
 def wants_connectors(desired: DesiredState, task_types: TaskTypes, *, let_go: Collection[str]) -> bool:
-    """Whether a node has a live source to read, or a sink to write."""
+    """True where a node has a live source to read, or a sink to write."""
     return bool(wanted_sources(desired, task_types, let_go=let_go) or wanted_sinks(desired, task_types, let_go=let_go))
 
 
 def _line(desired: DesiredState, names: tuple[str, ...]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with."""
     ancestors: set[str] = set()
-    left = list(names)
-    while left:
-        name = left.pop()
+    remaining_names = list(names)
+    while remaining_names:
+        name = remaining_names.pop()
         if name not in ancestors:
             ancestors.add(name)
-            left += desired.outgoing[name].inherits if name in desired.outgoing else ()
+            remaining_names += desired.outgoing[name].inherits if name in desired.outgoing else ()
     return frozenset(ancestors)

@@ -1,4 +1,4 @@
-"""Which source or sink ends the connector host that it shares with others: suspects start alone, as queries do
+"""Finds the source or sink that ends the connector host that it shares with others: suspects start alone, as queries do
 (``blame``).
 
     <data-dir>/nodes/<node>/connectors/connectors.working    what the host reads and writes now
@@ -70,7 +70,7 @@ class SourceSuspects:
         faulthandler.enable(self._file)
 
     def note_work(self, names: Collection[str]) -> None:
-        """What this host is at; before it begins, for it may end it at once."""
+        """Note the sources and sinks that this host works for; before it begins, for it may end it at once."""
         if (working := tuple(names)) != self._working:
             self._working = working
             with suppress(OSError):  # a full disk stops nobody
@@ -94,17 +94,17 @@ class SourceSuspects:
         logger().error("sources and sinks ended by a crash", where=where)
         return Death(at_ms, working, working, CRASHED)
 
-    def held(self, wanted: Collection[str], runners: Mapping[str, Hosted]) -> dict[str, ConnectorReport]:
+    def held(self, names: Collection[str], runners: Mapping[str, Hosted]) -> dict[str, ConnectorReport]:
         """The sources and sinks that are not to begin now, each with what is told of it."""
         self.note_work(runners)
-        now_ms, now = self._clock_ms(), self._kept.now.only(wanted)
+        now_ms, now = self._clock_ms(), self._kept.now.only(names)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):
                 now = now.pardoned(source)
         now = self._after_turn(now, runners, now_ms)
         self._kept.keep(now)
         accused = now.suspects[0] if now.suspects and now.deaths.get(now.suspects[0]) else None
-        waits = now.waiting if accused is None else {*wanted} - {accused} - runners.keys()
+        waits = now.waiting if accused is None else {*names} - {accused} - runners.keys()
         waiting = {source: ConnectorReport(STARTING, now.at_ms) for source in waits}
         return waiting | {source: ConnectorReport(
             RETRYING, now.at_ms, error=_in_words(now.why), retry_at_ms=now.at_ms + LEFT_ALONE_MS,
@@ -138,9 +138,9 @@ def _blamed(before: Suspicion, death: Death) -> Suspicion:
     return now
 
 
-def _in_words(why: str) -> str:
+def _in_words(reason: str) -> str:
     return (
-        f"This task ended the process that reads and writes for its node {DEATHS} times, alone. {why} It is tried "
+        f"This task ended the process that reads and writes for its node {DEATHS} times, alone. {reason} It is tried "
         f"again after {LEFT_ALONE_MS // 60_000} minutes.")
 
 

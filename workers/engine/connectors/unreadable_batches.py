@@ -31,12 +31,12 @@ class UnreadableBatch:
 
     @property
     def is_found(self) -> bool:
-        """Whether it is known where the batch ends: ``behind`` is the first offset that is not its own."""
+        """True where it is known where the batch ends: ``behind`` is the first offset that is not its own."""
         return self.behind <= self.within + 1
 
     @property
     def at(self) -> int:
-        """Where to read next."""
+        """The offset to read next."""
         return (self.within + self.behind) // 2
 
     def after(self, met: int | None) -> UnreadableBatch:
@@ -60,7 +60,7 @@ class UnreadableBatches:
         return part in self._searches
 
     def at(self, part: tuple[str, int], position: int) -> int:
-        """Where a partition is to be read now: at its position, unless the end of a batch is searched."""
+        """The offset at which a partition is to be read now: at its position, unless the end of a batch is searched."""
         search = self._searches.get(part)
         return position if search is None else search.at
 

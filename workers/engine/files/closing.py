@@ -18,7 +18,8 @@ ROW_GROUP_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """When a file is closed: at so many staged bytes, or so many seconds after its first batch was staged."""
+    """Limits at which a file is closed: at so many staged bytes, or so many seconds after its first batch was
+    staged."""
 
     file_bytes: int = 64 << 20
     file_s: float = 60.0
@@ -60,7 +61,7 @@ def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool
 
 
 def is_due(staged: Sequence[Staged], limits: FileLimits, *, now_s: float, all_of_it: bool = False) -> bool:
-    """Whether staged batches are to become a file."""
+    """True where staged batches are to become a file."""
     if not staged:
         return False
     return (

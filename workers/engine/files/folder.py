@@ -42,7 +42,8 @@ class FolderBusy(OSError):
 
 @dataclass(frozen=True, slots=True)
 class FolderState:
-    """How far a folder's files go: all batches up to ``batch`` of ``run`` are in closed files, the last in ``file``.
+    """The progress of a folder's files: all batches up to ``batch`` of ``run`` are in closed files, the last in
+    ``file``.
 
     ``runs`` is how many runs there have been: the number of the next one.
     """
@@ -65,7 +66,7 @@ class Staged:
 
 
 def read_state(folder: Path) -> FolderState:
-    """What the folder's files hold; the beginning where it holds none."""
+    """The progress of the folder's files; the beginning where it holds none."""
     try:
         return FolderState(**json.loads(disk.text_of(folder / META / STATE)))
     except FileNotFoundError:
@@ -78,7 +79,7 @@ def write_state(folder: Path, state: FolderState) -> None:
 
 
 def has_state(folder: Path) -> bool:
-    """Whether the folder has files of this kind already."""
+    """True where the folder has files of this kind already."""
     return (folder / META / STATE).exists()
 
 

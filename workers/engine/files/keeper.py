@@ -52,7 +52,7 @@ class FileKeeper:
         Parameters
         ----------
         until_s : float, optional
-            When to leave the rest for later, in seconds of the monotonic clock.
+            The time at which the rest is left for later, in seconds of the monotonic clock.
         """
         if all_of_it or now_s - self._looked_s >= LOOK_S:
             self._looked_s = now_s

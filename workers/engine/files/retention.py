@@ -20,7 +20,7 @@ FEEDS_DAYS = 30
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What is kept of the files of each running sink: so many days, so many bytes; 0 is without a limit."""
+    """The retention of the files of each running sink: so many days, so many bytes; 0 is without a limit."""
 
     days: float = 0.0
     most_bytes: int = 0
@@ -41,7 +41,7 @@ def let_go(outputs: Path, retention: Retention, *, now_s: float) -> list[Path]:
     outputs : Path
         The data folder's ``outputs``. Files there that Weir did not write stay.
     retention : Retention
-        What is kept of each running sink, whichever queries wrote it.
+        Limits for the files of each running sink, whichever queries wrote it.
     """
     if not retention.days and not retention.most_bytes:
         return []

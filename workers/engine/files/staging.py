@@ -28,7 +28,8 @@ _WRITING = "writing-"
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """Where a query stages its batches: the sink's folder, its format (``parquet`` or ``json``), and the run."""
+    """The place where a query stages its batches: the sink's folder, its format (``parquet`` or ``json``), and the
+    run."""
 
     folder: Path
     format: str

@@ -1,4 +1,4 @@
-"""What a trial needs beside its slot: events to feed, figures from batches, what a slot takes, the machine's class.
+"""The parts of a trial beside its slot: events to feed, figures from batches, what a slot takes, the machine's class.
 
 May import ``scheduler.model``, ``workers.engine.channels``, ``workers.library`` and ``workers.processes``, nothing of
 agents and, but for ``trial_host.py``, nothing of Spark. Read ``workers/engine/trial_store.py`` first, then

@@ -48,7 +48,7 @@ class Calibration:
         return None if self._looking is None or self.speed is not None else self._left_s
 
     def report(self) -> dict[str, float | None]:
-        """What a node's report says of it."""
+        """The fields of a node's report about it."""
         return {"speed": self.speed, "calibrating_s": self.left_s, "speed_now": self.speed_now}
 
     def turn(self, now_ms: int, *, is_calm: bool) -> None:

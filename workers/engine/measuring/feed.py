@@ -90,7 +90,7 @@ def _stamp(task_type: TaskType, config: Mapping[str, Any]) -> Any:
 
 
 def path_of(data_dir: Path, name: str) -> Path:
-    """Where the events of that name are kept."""
+    """The file with the events of that name."""
     return data_dir / "feeds" / f"{name}.arrow"
 
 

@@ -36,7 +36,7 @@ GENTLY = 0.1  # of the rate
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What to feed: a file of events into a channel, with its fencing token, at a rate, off a slot's core."""
+    """An order to feed: a file of events into a channel, with its fencing token, at a rate, off a slot's core."""
 
     redis_url: str
     channel: str
@@ -47,7 +47,7 @@ class Assignment:
     avoid_core: int | None = None
 
     def due(self, passed_s: float, *, gently_s: float) -> int:
-        """How many events are due after so many seconds, ``gently_s`` of them gently.
+        """The number of events that are due after so many seconds, ``gently_s`` of them gently.
 
         It begins with an event for each thread and a tenth of the rate: the first batch of a query starts its Python
         workers and compiles its code, and what piled up behind it at a high rate would take as long to go away as the
@@ -112,8 +112,8 @@ def feed_until(feeder: Feeder, ended: Callable[[], bool], say: Callable[..., Non
 
 def main(commands: TextIO = sys.stdin, answers: TextIO = sys.stdout) -> None:
     """Feed one trial."""
-    def say(**what: object) -> None:
-        answers.write(json.dumps(what) + "\n")
+    def say(**answer: object) -> None:
+        answers.write(json.dumps(answer) + "\n")
         answers.flush()
 
     line = commands.readline()

@@ -71,7 +71,7 @@ class Feeding:
             self._write("faster")
 
     def offered_per_s(self, first_s: float, last_s: float) -> float:
-        """How many events it wrote a second between two moments; the rate, where it said nothing then."""
+        """The rate in events a second that it wrote between two moments; the rate, where it said nothing then."""
         within = self._between(first_s, last_s)
         if len(within) < 2:
             return self._rate_per_s
@@ -79,7 +79,7 @@ class Feeding:
         return (more - sent) / (then_s - at_s)
 
     def held_back(self, first_s: float, last_s: float) -> bool:
-        """Whether it wrote less between two moments because the query had not read what was there."""
+        """True where it wrote less between two moments because the query had not read what was there."""
         within = self._between(first_s, last_s)
         return bool(within) and within[-1][2] > within[0][2]
 
@@ -99,9 +99,9 @@ class Feeding:
             self._process.stdin.write(line.encode() + b"\n")
             self._process.stdin.flush()
 
-    def _expect(self, what: str) -> Any:
+    def _expect(self, field: str) -> Any:
         try:
-            return self._said.get(timeout=PATIENCE_S)[what]
+            return self._said.get(timeout=PATIENCE_S)[field]
         except (queue.Empty, KeyError) as error:
             raise TrialFailed(
                 "agent_stopped", "The process that feeds the trial did not come up",

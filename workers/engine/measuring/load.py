@@ -1,4 +1,4 @@
-"""What a slot takes during a trial: CPU of its process tree, memory that is in use, and the core that it is held to.
+"""The load of a slot during a trial: CPU of its process tree, memory that is in use, and the core that it is held to.
 
 **Memory.** What a JVM has taken from the system says nothing: it grows up to its bound and never shrinks. What counts
 is what is live on its heap after a full collection, and beside it the Python processes by their proportional set size
@@ -96,7 +96,7 @@ class TreeLoad:
 
 
 def pages_of(process: psutil.Process) -> Pages:
-    """What memory a process has, its part of what it shares with others.
+    """The memory of a process, with its part of what it shares with others.
 
     Raises
     ------
@@ -105,7 +105,7 @@ def pages_of(process: psutil.Process) -> Pages:
     """
     try:
         lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
-        mb = {name: int(rest.split()[0]) / 1024 for name, _, rest in (line.partition(":") for line in lines[1:])}
+        mb = {name: int(amount.split()[0]) / 1024 for name, _, amount in (line.partition(":") for line in lines[1:])}
         return Pages(mb["Pss"], mb.get("Pss_File", 0.0))
     except PermissionError:
         return Pages(process.memory_info().rss / 2**20, 0.0)
@@ -137,7 +137,7 @@ def _thread_s(thread: Path) -> float:
 
 
 def heap_mb(jvm: Any) -> float:
-    """What is live on a driver's heap, in MiB: used after a full collection, which this call makes."""
+    """Live memory on a driver's heap, in MiB: used after a full collection, which this call makes."""
     management = jvm.java.lang.management
     management.ManagementFactory.getMemoryMXBean().gc()
     used = 0

@@ -61,7 +61,7 @@ def machine_class(slots: int) -> str:
 
 
 def disk_of(folder: Path) -> dict[str, int | None]:
-    """What is free and what there is, in MB, where the data folder is; unknown where that cannot be told."""
+    """Free space and size in MB of the disk with the data folder; unknown where that cannot be told."""
     try:
         usage = psutil.disk_usage(str(folder))
     except OSError:

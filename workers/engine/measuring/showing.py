@@ -25,7 +25,7 @@ def first_events(
     Parameters
     ----------
     now_ms : int
-        When the first one would be due, in ms since the epoch.
+        The time at which the first one would be due, in ms since the epoch.
 
     Raises
     ------

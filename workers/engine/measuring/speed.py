@@ -1,4 +1,4 @@
-"""How fast a core runs while something is measured on it: steps of a small loop in a microsecond of CPU.
+"""The speed of a core while something is measured on it: steps of a small loop in a microsecond of CPU.
 
 CPU seconds are no measure of work where a virtual machine's host runs others on the second thread of a core: the core
 then gives half as many steps for each, and no steal is told. A thread that is held to the core runs the loop for a
@@ -39,8 +39,8 @@ class CoreSpeed:
 
     def mean(self) -> float | None:
         """Mean steps in a microsecond since the last call; None without a measurement."""
-        seen, self._seen = self._seen, []
-        return round(fmean(seen), 2) if seen else None
+        speeds, self._seen = self._seen, []
+        return round(fmean(speeds), 2) if speeds else None
 
     def _look(self) -> None:
         with suppress(OSError):  # a core that is not ours: then it is told of where the system lets it run

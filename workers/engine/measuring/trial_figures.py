@@ -36,7 +36,7 @@ class TrialBatch:
 
     @property
     def took_s(self) -> float:
-        """How long the batch took, in seconds."""
+        """The duration of the batch, in seconds."""
         return self.ended_s - self.planned_s
 
     @property
@@ -107,7 +107,7 @@ def batches_per_s(batches: Sequence[TrialBatch], *, measured_s: float) -> float:
 
 
 def is_clear(batches: Sequence[TrialBatch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
-    """Whether the trial shows beyond doubt that the rate is held with much to spare, or that it is not."""
+    """True where the trial shows beyond doubt that the rate is held with much to spare, or that it is not."""
     if measured_s < ENOUGH_BATCHES * trigger_s or len(batches) < ENOUGH_BATCHES:
         return False
     idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
@@ -120,7 +120,7 @@ def is_clear(batches: Sequence[TrialBatch], *, trigger_s: float, now_s: float, m
 def is_enough(
     batches: Sequence[TrialBatch], *, trigger_s: float, now_s: float, measured_s: float, seconds: float
 ) -> bool:
-    """Whether the window may end: it is clear, or the time is over that was asked for.
+    """True where the window may end: it is clear, or the time is over that was asked for.
 
     Where latency grew in that time, but so little that late batches may be all there is to it, or where batches are so
     long that there are few, it goes on for up to three times as long: what grows for good is then told from what does

@@ -48,7 +48,7 @@ READ_BLOCKS = 200
 
 @dataclass(frozen=True)
 class TrialContext:
-    """What a slot has that a trial needs."""
+    """The parts of a slot that a trial needs."""
 
     spark: SparkSession
     channels: Channels
@@ -122,7 +122,7 @@ class Host:
         Parameters
         ----------
         approved : bool, optional
-            Whether this config is one of an approved version, so that effects and secrets are allowed.
+            True where this config is one of an approved version, so that effects and secrets are allowed.
         """
         around = self._around
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
@@ -249,12 +249,12 @@ class Host:
     def _await_events(self, channel: str) -> None:
         """Wait until enough events are there, or no more come."""
         deadline = time.monotonic() + FEED_S
-        held, since = 0, time.monotonic()
-        while held < feed.EVENTS and time.monotonic() < deadline:
+        event_count, since = 0, time.monotonic()
+        while event_count < feed.EVENTS and time.monotonic() < deadline:
             now = int(self._around.broker.hget(keys.meta(channel), "held") or 0)
-            if now != held:
-                held, since = now, time.monotonic()
-            if held and time.monotonic() - since > STILL_S:
+            if now != event_count:
+                event_count, since = now, time.monotonic()
+            if event_count and time.monotonic() - since > STILL_S:
                 return
             self.look()
             time.sleep(0.05)

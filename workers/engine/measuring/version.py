@@ -1,4 +1,4 @@
-"""Which version of Weir measured: the package's, and the commit of the checkout that it runs from."""
+"""The version of Weir that measured: the package's, and the commit of the checkout that it runs from."""
 
 from __future__ import annotations
 

@@ -25,19 +25,19 @@ MOST_LETTERS, MOST_BLOCKS = 500, 16  # of one batch
 
 
 def write_again(
-    order: Order, writer: Writer, store: SinkStore, sink: Sink, *, place: Offset, position: Offset
+    order: Order, writer: Writer, store: SinkStore, sink: Sink, *, committed: Offset, position: Offset
 ) -> int:
     """Do what was asked, and let go of the order; how many events were taken.
 
     Parameters
     ----------
-    place, position : Offset
-        What is kept is behind the one, up to the other.
+    committed, position : Offset
+        Blocks that are kept are behind the one, up to the other.
     """
     if order.what == REFUSED:
         count = _refused_again(writer, store, sink.channel, position)
     else:
-        count = _blocks_again(order.since_ms or 0, writer, store, sink, place, position)
+        count = _blocks_again(order.since_ms or 0, writer, store, sink, committed, position)
     store.done(sink.channel)
     return count
 
@@ -65,10 +65,10 @@ def _offered(writer: Writer, letters: Sequence[KeptLetter], position: Offset) ->
 
 
 def _blocks_again(
-    since_ms: int, writer: Writer, store: SinkStore, sink: Sink, place: Offset, position: Offset
+    since_ms: int, writer: Writer, store: SinkStore, sink: Sink, committed: Offset, position: Offset
 ) -> int:
     """Write the blocks again that are kept and were made since a time."""
-    after, count = place, 0
+    after, count = committed, 0
     while after < position:
         entries = store.channels.entries(sink.channel, after=after, count=MOST_BLOCKS)
         blocks = [block for block in entries if block.offset <= position and block.written_ms >= since_ms]

@@ -1,4 +1,4 @@
-"""What a connector out is: something that opens another system, tells how far it has come there, and writes batches.
+"""The contract of a connector out: it opens another system, tells how far it has come there, and writes batches.
 
 A sink's task type names its connector as ``writer="package.module:function"``, a callable ``(SinkOpening) -> Writer``.
 The runner (``sink_runner.py``) does the rest: it reads the sink's channel, puts blocks together, keeps what is refused,
@@ -65,8 +65,8 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How blocks are put together: a batch has ``most_events`` and ``most_bytes`` at most, but for its last block, and
-    waits until it has these or its oldest block is ``linger_s`` old."""
+    """The sizes of a sink's batches: a batch has ``most_events`` and ``most_bytes`` at most, but for its last block,
+    and waits until it has these or its oldest block is ``linger_s`` old."""
 
     linger_s: float = 0.0
     most_events: int = 10_000
@@ -75,7 +75,7 @@ class Batching:
 
 @dataclass(frozen=True, slots=True)
 class SinkOpening:
-    """What a connector opens.
+    """The arguments with which a connector opens a sink.
 
     ``sink`` is the name by which the other system tells this sink from all others, of any installation; it stays as
     long as the sink runs. ``config`` has defaults and the values of its secrets. ``columns`` are those of its events;

@@ -154,7 +154,7 @@ class DeltaWriter:
 
 
 def folder_of(folder: Path, name: str, task: str) -> Path:
-    """Where a table on the node's own disk is: like files of sinks, apart for each running task."""
+    """The folder of a table on the node's own disk: like files of sinks, apart for each running task."""
     return folder / f"{name}-{task[:12]}"
 
 

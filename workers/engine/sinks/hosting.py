@@ -53,7 +53,7 @@ class Sinks:
     on_event : callable
         Takes a kind and facts.
     passing : PassingRecords
-        What the node knows of what passes between it and others.
+        Records of sinks that pass between this node and others.
     on_begin : callable
         Is called before a sink begins, which is in ``runners`` then.
     """
@@ -75,46 +75,47 @@ class Sinks:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to write, and nothing to clear up."""
+        """True where there is nothing to write, and nothing to clear up."""
         return not (self.runners or self._awaited or self._held)
 
     def wanted(self, desired: DesiredState) -> dict[str, WantedSink]:
         """The sinks that are to be written, by channel."""
         return wanted_sinks(desired, self._types, let_go=self._passing.let_go())
 
-    def names(self, wanted: Mapping[str, WantedSink]) -> list[str]:
+    def names(self, sinks: Mapping[str, WantedSink]) -> list[str]:
         """Channels of those that are wanted, of those that still write, and of those that another host has left."""
-        left = () if self._is_swept else self._store.left(self._settings.node)
-        return [*dict.fromkeys((*wanted, *self.runners, *left))]
+        abandoned = () if self._is_swept else self._store.left(self._settings.node)
+        return [*dict.fromkeys((*sinks, *self.runners, *abandoned))]
 
     def turn(
-        self, desired: DesiredState, wanted: Mapping[str, WantedSink], *, held: Mapping[str, ConnectorReport]
+        self, desired: DesiredState, sinks: Mapping[str, WantedSink], *, held_back: Mapping[str, ConnectorReport]
     ) -> bool:
         """One look; True where nothing is left to do for what is wanted now. Those that are held do not begin."""
         self._held = {
-            channel: (sink.task.id, _sink_report(held[channel])) for channel, sink in wanted.items() if channel in held}
-        phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in wanted.items()}
-        for channel in self._awaited.keys() - wanted.keys():
+            channel: (sink.task.id, _sink_report(held_back[channel])) for channel, sink in sinks.items()
+            if channel in held_back}
+        phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in sinks.items()}
+        for channel in self._awaited.keys() - sinks.keys():
             del self._awaited[channel]
-        for channel, sink in wanted.items():
+        for channel, sink in sinks.items():
             self._unwanted.pop(channel, None)
             if phases[channel] is Phase.GIVE:
                 self._let_go(sink)
             elif channel not in self.runners:
-                if channel not in held:
+                if channel not in held_back:
                     self._await(sink, phases[channel])
             elif phases[channel] is Phase.KEEP and self._store.holding.holder(channel) != self._settings.node:
                 self._end_runner(channel)
             else:
                 self.runners[channel].drain(False)
         if not self._is_swept and desired.version:
-            self._sweep(wanted, held)
-        for channel in self.runners.keys() - wanted.keys():
+            self._sweep(sinks, held_back)
+        for channel in self.runners.keys() - sinks.keys():
             self._end(channel)
         return not (self._unwanted or self._awaited or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
 
     def reports(self) -> dict[str, dict[str, Any]]:
-        """How sinks stand, by running task."""
+        """Reports of sinks, by running task."""
         now_ms, reports = _now_ms(), {}
         standings = {}
         shown = self._shown()
@@ -132,7 +133,7 @@ class Sinks:
         return reports
 
     def shape(self) -> Any:
-        """What of the reports is news."""
+        """The part of the reports of which a change is news."""
         return {channel: (report.state, report.error, report.restarts)
                 for channel, (_, report) in self._shown().items()}
 
@@ -152,17 +153,17 @@ class Sinks:
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
 
-    def _await(self, wanted: WantedSink, phase: Phase) -> None:
+    def _await(self, sink: WantedSink, phase: Phase) -> None:
         """Begin a sink, once no other node holds it."""
-        now_ms, channel = _now_ms(), wanted.channel
+        now_ms, channel = _now_ms(), sink.channel
         since_ms = self._awaited.get(channel, now_ms) if phase is Phase.OWN else now_ms
-        if self._begin(wanted, by_force=now_ms - since_ms >= HELD_MS):
+        if self._begin(sink, by_force=now_ms - since_ms >= HELD_MS):
             self._awaited.pop(channel, None)
         else:
             self._awaited[channel] = since_ms
 
-    def _begin(self, wanted: WantedSink, *, by_force: bool = False) -> bool:
-        task, channel = wanted.task, wanted.channel
+    def _begin(self, wanted_sink: WantedSink, *, by_force: bool = False) -> bool:
+        task, channel = wanted_sink.task, wanted_sink.channel
         life = self._store.open(
             channel, node=self._settings.node, life=self._lives.of(channel),
             task={"id": task.id, "type": task.type, "config": dict(task.config)}, by_force=by_force)
@@ -181,12 +182,12 @@ class Sinks:
         runner.start()
         return True
 
-    def _let_go(self, wanted: WantedSink) -> None:
+    def _let_go(self, sink: WantedSink) -> None:
         """Let another node write a sink on: what waits in its channel, too."""
-        if self._end_runner(wanted.channel):
-            self._store.holding.pass_on(wanted.channel, self._settings.node, to=wanted.passed.goes_to)
-            self._lives.forget(wanted.channel)
-            self._passing.record_let_go(wanted.passed.heirs)
+        if self._end_runner(sink.channel):
+            self._store.holding.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
+            self._lives.forget(sink.channel)
+            self._passing.record_let_go(sink.passed.heirs)
 
     def _end_runner(self, channel: str) -> bool:
         """End it between two batches; whether it has."""
@@ -211,17 +212,17 @@ class Sinks:
                 self._lives.forget(channel)
                 del self.runners[channel], self._unwanted[channel]
 
-    def _sweep(self, wanted: Mapping[str, WantedSink], held: Mapping[str, ConnectorReport]) -> None:
+    def _sweep(self, sinks: Mapping[str, WantedSink], held_back: Mapping[str, ConnectorReport]) -> None:
         """Once: what a host has left that was killed while it wrote what nobody wants any more. Who ended that host is
         given up."""
         self._is_swept = True
         for channel, task in self._store.left(self._settings.node).items():
-            if channel in wanted or channel in self.runners:
+            if channel in sinks or channel in self.runners:
                 continue
-            if channel in held and held[channel].state == STARTING:  # its turn comes
+            if channel in held_back and held_back[channel].state == STARTING:  # its turn comes
                 self._is_swept = False
                 continue
-            is_known = task.get("type") in self._types and channel not in held
+            is_known = task.get("type") in self._types and channel not in held_back
             if not is_known or not self._begin(WantedSink(Task(**task), channel)):
                 self._store.leave(channel, node=self._settings.node)
 
@@ -266,8 +267,8 @@ def _open(task_type: TaskType, opening: Any) -> Any:
     return getattr(import_module(module), function)(opening)
 
 
-def _sink_report(held: ConnectorReport) -> SinkReport:
-    return SinkReport(held.state, held.since_ms, held.error, held.retry_at_ms, held.restarts)
+def _sink_report(report: ConnectorReport) -> SinkReport:
+    return SinkReport(report.state, report.since_ms, report.error, report.retry_at_ms, report.restarts)
 
 
 def _now_ms() -> int:

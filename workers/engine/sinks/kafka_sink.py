@@ -128,9 +128,9 @@ class KafkaWriter:
 
     def _send_place(self, until: Offset) -> None:
         """Put the sink's last block into the transaction."""
-        place = self._kafka.TopicPartition(self._topic, 0, number_of(until))
+        partition = self._kafka.TopicPartition(self._topic, 0, number_of(until))
         self._ask(lambda: self._producer.send_offsets_to_transaction(
-            [place], self._consumer.consumer_group_metadata(), TIMEOUT_S))
+            [partition], self._consumer.consumer_group_metadata(), TIMEOUT_S))
 
     def _produce(
         self, topic: str, key: bytes | None, value: bytes, delivered: Any, failed: dict[int, Any], row: int
@@ -166,8 +166,8 @@ class KafkaWriter:
                 f"The topic {self._topic} is not there.", remedy="Make it, or let the user of the config see it.")
 
     def _committed(self) -> Offset | None:
-        place = self._kafka.TopicPartition(self._topic, 0)
-        [committed] = self._ask(lambda: self._consumer.committed([place], timeout=TIMEOUT_S))
+        partition = self._kafka.TopicPartition(self._topic, 0)
+        [committed] = self._ask(lambda: self._consumer.committed([partition], timeout=TIMEOUT_S))
         if committed.error is not None:
             raise self._explained(committed.error)
         return offset_of(committed.offset) if committed.offset >= 0 else None
@@ -202,7 +202,7 @@ class KafkaWriter:
 
 
 def client_options(opening: SinkOpening, on_error: Any) -> dict[str, Any]:
-    """How the cluster is reached."""
+    """The options with which a client reaches the cluster."""
     config = opening.config
     options = {
         "bootstrap.servers": ",".join(config["servers"]), "client.id": f"weir-{opening.task[:12]}",

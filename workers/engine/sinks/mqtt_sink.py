@@ -158,8 +158,8 @@ class MqttWriter:
         if code != self._mqtt.MQTT_ERR_SUCCESS and (self._connected is None or not self._connected.is_failure):
             raise self._away(f"closed the connection: {self._mqtt.error_string(code)}".rstrip("."))
 
-    def _away(self, what: str) -> SinkAway:
-        return SinkAway(f"The MQTT server {what}.", remedy="It is tried again by itself.")
+    def _away(self, problem: str) -> SinkAway:
+        return SinkAway(f"The MQTT server {problem}.", remedy="It is tried again by itself.")
 
     def _on_connect(self, _client: Any, _data: Any, _flags: Any, reason: Any, _properties: Any) -> None:
         self._connected = reason

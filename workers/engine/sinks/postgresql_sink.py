@@ -31,11 +31,11 @@ _STAGED, _ORDER = "weir_staged", "weir_row"
 
 def open_postgresql(opening: SinkOpening) -> PostgresqlWriter:
     """Connect, and see that the table can take the events."""
-    place = databases.locate(opening.config["database"], writes=True)
-    if not place.facts:
+    location = databases.locate(opening.config["database"], writes=True)
+    if not location.facts:
         raise SinkRefused("The secret “database” is no address of PostgreSQL.",
                           remedy="Keep postgresql://user:password@host/name as the secret.")
-    return PostgresqlWriter(opening, dict(place.facts))
+    return PostgresqlWriter(opening, dict(location.facts))
 
 
 class PostgresqlWriter:
@@ -111,7 +111,7 @@ class PostgresqlWriter:
         places = [] if self._nulls_are_equal else [self._names.index(name) for name in self._key]
         keyed = []
         for number, values in enumerate(rows):
-            missing = [self._names[place] for place in places if values[place] is None]
+            missing = [self._names[index] for index in places if values[index] is None]
             if missing:
                 keyless.append(RefusedRow(number, f"has no {missing[0]}, by which {self._table} tells rows apart"))
             else:

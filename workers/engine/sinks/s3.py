@@ -49,12 +49,12 @@ def bucket_of(config: Mapping[str, Any]) -> Any:
         retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=RETRY_S)})
 
 
-def explained(error: Exception, what: str) -> SinkAway | SinkRefused:
-    """What went wrong with a table or a bucket, in words of ours."""
+def explained(error: Exception, target: str) -> SinkAway | SinkRefused:
+    """An error with a table or a bucket, in words of ours."""
     text = str(error)
     if any(sign in text for sign in _NO_ROOM):
-        return SinkAway(f"{what} has no room left.", remedy="Make room there; it is tried again by itself.")
+        return SinkAway(f"{target} has no room left.", remedy="Make room there; it is tried again by itself.")
     for sign, (cause, remedy) in _REFUSALS.items():
         if sign in text:
-            return SinkRefused(f"{what} cannot be written: {cause}", remedy=remedy)
-    return SinkAway(f"{what} does not answer.", remedy="It is tried again by itself.")
+            return SinkRefused(f"{target} cannot be written: {cause}", remedy=remedy)
+    return SinkAway(f"{target} does not answer.", remedy="It is tried again by itself.")

@@ -55,11 +55,11 @@ class SinkRunner(Retried):
         self._position = self._place = Offset("0-0")
 
     def drain(self, is_wanted_no_more: bool) -> None:
-        """Whether nobody wants the sink any more: then nothing waits for a batch to be larger."""
+        """Say whether nobody wants the sink any more: then nothing waits for a batch to be larger."""
         self._draining = is_wanted_no_more
 
     def report(self) -> SinkReport:
-        """How it stands, but for its counters."""
+        """The report of the sink, but for its counters."""
         return SinkReport(
             state=self._state, since_ms=self._since_ms, error=self._error or None, retry_at_ms=self._retry_at_ms,
             restarts=self._restarts)
@@ -90,7 +90,7 @@ class SinkRunner(Retried):
                 order = store.asked(sink.channel)
                 if order is not None:
                     count = write_again(
-                        order, writer, store, sink, place=self._place, position=self._position)
+                        order, writer, store, sink, committed=self._place, position=self._position)
                     self._on_event("sink_wrote_again", task=sink.task, events=count)
                 blocks = self._gather(writer.batching)
                 self.is_empty = not blocks and not self._pending
@@ -198,12 +198,12 @@ class SinkRunner(Retried):
 
     def _note(self, *, taken: int, passed: int) -> None:
         """Note what is outside, and free what is kept no longer."""
-        held = sum(block.events for block in self._kept)
+        kept_events = sum(block.events for block in self._kept)
         count = 0
         while count < len(self._kept) and (
-            held > self.sink.keep_events or len(self._kept) - count > KEPT_BLOCKS or self._draining
+            kept_events > self.sink.keep_events or len(self._kept) - count > KEPT_BLOCKS or self._draining
         ):
-            held -= self._kept[count].events
+            kept_events -= self._kept[count].events
             self._place = self._kept[count].offset
             count += 1
         del self._kept[:count]
@@ -211,7 +211,7 @@ class SinkRunner(Retried):
             self._place = self._position
         self._store.note(
             self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=now_ms(),
-            place=self._place, held=self._kept)
+            committed=self._place, kept_blocks=self._kept)
 
     def _words_of(self, error: BaseException) -> str:
         return redacted(_words(error))

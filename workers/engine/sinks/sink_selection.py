@@ -1,4 +1,4 @@
-"""Which sinks a node is to write, from its desired state. Pure."""
+"""Selection of the sinks that a node is to write, from its desired state. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def wanted_sinks(
         last = fragment.tasks[-1]
         if last.type in task_types and task_types[last.type].writer is not None:
             channel = fragment.channel(len(fragment.tasks) - 1)
-            wanted = sinks.get(channel, WantedSink(last, channel))
-            sinks[channel] = replace(wanted, passed=wanted.passed.seen(desired, fragment))
+            wanted_sink = sinks.get(channel, WantedSink(last, channel))
+            sinks[channel] = replace(wanted_sink, passed=wanted_sink.passed.seen(desired, fragment))
     for node, heirs in desired.remote_heirs.items():
         for heir in heirs:
-            wanted = sinks.get(heir.channel(len(heir.tasks) - 1))
-            if wanted is not None:
-                sinks[wanted.channel] = replace(wanted, passed=wanted.passed.followed_by(heir.id, node))
+            wanted_sink = sinks.get(heir.channel(len(heir.tasks) - 1))
+            if wanted_sink is not None:
+                sinks[wanted_sink.channel] = replace(wanted_sink, passed=wanted_sink.passed.followed_by(heir.id, node))
     return {channel: sink for channel, sink in sinks.items() if not sink.passed.is_over(let_go)}

@@ -31,9 +31,9 @@ LETTER_STEP = 1_000_000  # a letter's number in its block: the block's own, time
 
 @dataclass(frozen=True, slots=True)
 class SinkStanding:
-    """How a sink stands: the last block that is outside (``START`` for none), how many events were written and refused,
-    how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were written and the
-    time of the oldest of those, and when something was written last."""
+    """The state of a sink: the last block that is outside (``START`` for none), how many events were written and
+    refused, how many wait, since when the oldest of these does (ms since the epoch), how many are kept that were
+    written and the time of the oldest of those, and when something was written last."""
 
     position: Offset = START
     events: int = 0
@@ -47,7 +47,7 @@ class SinkStanding:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What somebody asked of a sink: to write again what is kept, ``refused`` events, or else all ``since_ms``."""
+    """An order to a sink: to write again what is kept, ``refused`` events, or else all ``since_ms``."""
 
     what: str
     since_ms: int | None = None
@@ -68,7 +68,7 @@ class SinkStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self.channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.sink, held=keys.sinks)
+        self.holding = Holding(broker, state=keys.sink, holdings=keys.sinks)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class SinkStore:
         return None if text is None else Offset(text.decode())
 
     def settle(self, channel: str, *, is_new: bool) -> str:
-        """It is known what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
+        """Settle what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
         pipeline = self._broker.pipeline(transaction=True)
         if is_new:
             pipeline.hset(keys.sink(channel), "life", uuid.uuid4().hex)
@@ -130,13 +130,14 @@ class SinkStore:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def position(self, channel: str) -> Offset:
-        """How far the sink has come, as far as is known here: at least to the place that is held in its channel."""
+        """The last block that is outside, as far as is known here: at least to the place that is held in its
+        channel."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hget(keys.sink(channel), "position").hget(keys.readers(channel), keys.SINK)
         return max((Offset(text.decode()) for text in pipeline.execute() if text), default=START)
 
     def place(self, channel: str) -> Offset:
-        """What the channel holds begins behind this entry."""
+        """The entry behind which the channel's blocks begin."""
         text = self._broker.hget(keys.readers(channel), keys.SINK)
         return Offset(text.decode()) if text else START
 
@@ -147,36 +148,36 @@ class SinkStore:
         return [*first, *self.channels.entries(channel, after=first[-1].offset, count=most - 1)] if first else []
 
     def note(
-        self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, place: Offset,
-        held: Sequence[KeptBlock]
+        self, channel: str, *, position: Offset, taken: int, passed: int, now_ms: int, committed: Offset,
+        kept_blocks: Sequence[KeptBlock]
     ) -> None:
         """Note that all up to a block is outside, and let go of what is not kept to be written again.
 
         Parameters
         ----------
         taken, passed : int
-            How many events were taken since, and how many were taken or refused.
+            The number of events that were taken since, and that of those taken or refused.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
         pipeline.hset(state, mapping={
-            "position": position, "kept": sum(block.events for block in held),
-            "kept_since": held[0].written_ms if held else "", **({"at": now_ms} if taken else {})})
+            "position": position, "kept": sum(block.events for block in kept_blocks),
+            "kept_since": kept_blocks[0].written_ms if kept_blocks else "", **({"at": now_ms} if taken else {})})
         pipeline.hincrby(state, "events", taken)
         pipeline.hincrby(state, "passed", passed)
         if self._broker.hexists(keys.meta(channel), "capacity"):
             # What is kept takes no room from what waits.
-            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(held))
+            pipeline.hset(keys.meta(channel), "capacity", CAPACITY_BLOCKS + len(kept_blocks))
         pipeline.execute()
-        self.channels.commit(channel, keys.SINK, place)
+        self.channels.commit(channel, keys.SINK, committed)
 
     def standing(self, channel: str) -> SinkStanding:
-        """How the sink stands."""
+        """The state of the sink."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hmget(keys.sink(channel), ["position", "events", "refused", "passed", "kept", "kept_since", "at"])
         pipeline.hget(keys.meta(channel), "events").hget(keys.readers(channel), keys.SINK)
-        (position, events, refused, passed, held, held_since, at_ms), written, place = pipeline.execute()
-        reached = Offset((position or place or START.encode()).decode())
+        (position, events, refused, passed, kept_events, kept_since_ms, at_ms), written, committed = pipeline.execute()
+        reached = Offset((position or committed or START.encode()).decode())
         waiting = max(0, int(written or 0) - int(passed or 0))
         since_ms = None
         if waiting:
@@ -184,7 +185,7 @@ class SinkStore:
             since_ms = int(first[0][1][b"t"]) if first else None
         return SinkStanding(
             reached, int(events or 0), int(refused or 0), waiting if since_ms is not None else 0, since_ms,
-            int(held or 0), int(held_since) if held_since else None, int(at_ms) if at_ms else None)
+            int(kept_events or 0), int(kept_since_ms) if kept_since_ms else None, int(at_ms) if at_ms else None)
 
     # -- what is refused -----------------------------------------------------------------------------------------------
 

@@ -147,9 +147,9 @@ def main(arguments: list[str] | None = None) -> int:
     settings = from_environment()
     parser = argparse.ArgumentParser(description="Archive the classes that a Spark driver loads.")
     parser.add_argument("--data-dir", type=Path, default=settings.data_dir)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        archive = make(replace(settings, data_dir=given.data_dir.resolve()))
+        archive = make(replace(settings, data_dir=options.data_dir.resolve()))
         print(archive or "Another process writes it.")
     except (ArchiveFailed, subprocess.TimeoutExpired, OSError) as failure:
         print(failure, file=sys.stderr)

@@ -71,13 +71,13 @@ def configuration(settings: Settings) -> dict[str, str]:
 
 
 def environment_of_tasks(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What Python workers of executors have in their environment of this process's.
+    """The variables of this process that Python workers of executors get in their environment.
 
     It goes along with each Python function, and not in Spark's settings: these stand in a driver's command line, which
     other users of the machine see, and the broker's address has its password.
     """
-    given = {**environment, "REDIS_URL": settings.redis_url, "WEIR_DATA_DIR": str(settings.data_dir)}
-    return {name: given[name] for name in ENVIRONMENT if given.get(name)}
+    variables = {**environment, "REDIS_URL": settings.redis_url, "WEIR_DATA_DIR": str(settings.data_dir)}
+    return {name: variables[name] for name in ENVIRONMENT if variables.get(name)}
 
 
 def masters(url: str) -> list[tuple[str, int]]:
@@ -116,7 +116,7 @@ def require_master(url: str) -> None:
 
 
 def not_taken_in(url: str, error: Exception) -> ClusterUnfit:
-    """What is wrong where a cluster answers, and takes no application in."""
+    """The error for a cluster that answers, and takes no application in."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     return ClusterUnfit(
         f"{url} does not take the slot in ({first[:300]}). {_SECRET}, and its Spark be the version that Weir has.")
@@ -163,13 +163,13 @@ def require_fit_executor(spark: SparkSession, settings: Settings, *, folder: Pat
 
 
 def is_gone(spark: SparkSession) -> bool:
-    """Whether the cluster has ended the slot's application: no master was left, or its executors kept failing."""
+    """True where the cluster has ended the slot's application: no master was left, or its executors kept failing."""
     return bool(spark.sparkContext._jsc.sc().isStopped())
 
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What a Python process on a host sees of what drivers and executors must share.
+    """The view of a Python process on a host of what drivers and executors must share.
 
     ``probe`` is a file that the driver wrote; ``lacks_broker`` is why the broker was not reached, if it was not.
     """
@@ -184,12 +184,12 @@ class HostView:
 
     @classmethod
     def here(cls, probe: Path) -> HostView:
-        """That of the driver."""
+        """The driver's view."""
         return cls(socket.gethostname(), platform.python_version(), code_digest(), probe)
 
     @classmethod
     def looked_at(cls, probe: Path, *, jar: str, redis_url: str) -> HostView:
-        """That of an executor's Python worker: it reads the probe and answers it, and asks the broker."""
+        """The view of an executor's Python worker: it reads the probe and answers it, and asks the broker."""
         sees_folder = False
         with suppress(OSError):
             sees_folder = probe.read_text() == probe.name
@@ -208,12 +208,12 @@ class HostView:
 
 
 def answer_path(probe: Path) -> Path:
-    """Where who reads a probe writes its answer."""
+    """The path of the answer of a process that reads a probe."""
     return probe.with_name(f"{probe.name}-answer")
 
 
 def unfitness(driver: HostView, executor: HostView) -> list[str]:
-    """Why an executor cannot do a driver's work, each with what to do; none where it can."""
+    """Reasons why an executor cannot do a driver's work, each with what to do; none where it can."""
     host, folder, reasons = executor.host, driver.probe.parent, []
     if not executor.sees_folder:
         reasons.append(

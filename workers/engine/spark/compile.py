@@ -43,7 +43,7 @@ NO_FENCE = -1  # a token that no channel gives
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where a query begins that goes on with other work than that of its checkpoint.
+    """The position at which a query begins that goes on with other work than that of its checkpoint.
 
     ``source_offset`` is the offset of its source, ``offsets`` are the entries up to which it leaves out what channels
     hold, ``batch_bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file
@@ -63,8 +63,9 @@ class StartPosition:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What is to be compiled: a fragment's id, its tasks upstream first, the streams that the first one reads (each by
-    the channels that carry it), the channels that they write, and on how many threads the first one works.
+    """A chain of tasks that is to be compiled: a fragment's id, its tasks upstream first, the streams that the first
+    one reads (each by the channels that carry it), the channels that they write, and on how many threads the first one
+    works.
 
     All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
     secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so. Where it is ``at_work``
@@ -228,11 +229,11 @@ def _ending(tasks: Sequence[Task], task_types: Mapping[str, TaskType], *terminal
 
 
 def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskCode]:
-    """Where each task's code is, so that a traceback can be told to be of a task."""
-    ways = [
+    """The files with each task's code, so that a traceback can be told to be of a task."""
+    typed_tasks = [
         (task, task_types[name]) for task in tasks
         for name in _types_of(task) if name in task_types]
-    builders = [(task, resolve(task_type)) for task, task_type in ways]
+    builders = [(task, resolve(task_type)) for task, task_type in typed_tasks]
     return [
         TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),
@@ -242,8 +243,8 @@ def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> l
 
 def _types_of(task: Task) -> list[str]:
     """The types whose code works at a task."""
-    ways = alternates_in(task.type, task.config)
-    return [step.type for way in ways for step in way.tasks] or [task.type]
+    alternates = alternates_in(task.type, task.config)
+    return [step.type for way in alternates for step in way.tasks] or [task.type]
 
 
 def _input(
@@ -280,7 +281,7 @@ def _idle_ms(tasks: Sequence[Task]) -> int:
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
-    """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
+    """The time at which a source's number is due, in ms after number 0; of one behind the last, that of the last."""
     pace = _pace(source, task_type, folder)
     schedule = TickSchedule(
         rate_per_s=pace.get("rate_per_s"), file=pace.get("schedule_file"), repeat_ms=pace.get("repeat_ms", 0))

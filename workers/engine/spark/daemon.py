@@ -48,7 +48,8 @@ class RareCollector:
 
 
 def only_from(process: int, work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """What works for one process alone: the stock daemon takes whoever reaches its Unix socket for Spark."""
+    """A worker function that works for one process alone: the stock daemon takes whoever reaches its Unix socket for
+    Spark."""
 
     def work_for(connection: socket.socket, authenticated: bool) -> int:
         if is_from(connection, process):

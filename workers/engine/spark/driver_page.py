@@ -44,5 +44,5 @@ def opened(spark: SparkSession, key: str) -> None:
 
 
 def said() -> str:
-    """What this process's slot says of its driver's pages; empty where it has none."""
+    """The port and key of the driver's pages, as this process's slot reports them; empty where it has none."""
     return _address

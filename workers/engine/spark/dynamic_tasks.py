@@ -44,33 +44,33 @@ def switched(
     events: DataFrame, task: Task, task_types: Mapping[str, TaskType], config: ChannelConfig, *, fragment: str,
     position: int, is_at_work: bool,
 ) -> DataFrame:
-    """What the alternates of a dynamic task make, of which one is on in each batch, or for each key."""
-    place = {"fragment": fragment, "position": position}
+    """The output of the alternates of a dynamic task, of which one is on in each batch, or for each key."""
+    switch = {"fragment": fragment, "position": position}
     alternates, by = alternates_in(task.type, task.config), task.config.get(BY) or ()
     wave = task.id if is_at_work and in_waves(task.type, task.config) else ""
     builds = _builds(alternates, task_types)
     key = partial(key_text, by=by)
     if task.type != DYNAMIC_FOLD and not by:
-        return one_of(events, builds, config, task=task.id, in_waves=bool(wave), **place)
+        return one_of(events, builds, config, task=task.id, in_waves=bool(wave), **switch)
     events = first_events_noted(
-        events, config, task=task.id, in_waves_first=next(iter(builds)) if wave else "", **place)
+        events, config, task=task.id, in_waves_first=next(iter(builds)) if wave else "", **switch)
     if task.type != DYNAMIC_FOLD:
-        return each_by_key(events, key, builds, config, **place)
+        return each_by_key(events, key, builds, config, **switch)
     if task.config[BEGIN] == SHARED and one_state_by_event(alternates, task_types):
         return shared_state(
             events, builds, lambda frame: alternate_of_event(
-                frame, key(frame), [*builds], config, in_waves_of=wave, **place))
-    on = partial(the_one_on, config=config, in_waves_of=wave, **place)
-    ways = {alternate.name: _way(alternate, task_types) for alternate in alternates}
+                frame, key(frame), [*builds], config, in_waves_of=wave, **switch))
+    on = partial(the_one_on, config=config, in_waves_of=wave, **switch)
+    builders = {alternate.name: _way(alternate, task_types) for alternate in alternates}
     return switched_states(
-        events, {name: ways[name] for name in builds}, on, begins=task.config[BEGIN] == FRESH, headed=headed,
+        events, {name: builders[name] for name in builds}, on, begins=task.config[BEGIN] == FRESH, headed=headed,
         both_of=partial(on, beside=WARMING) if warm_s(task.type, task.config) else None,
         working=lambda frame: alternate_of_event(
-            frame, functions.lit(""), [*builds], config, in_waves_of=wave, **place))
+            frame, functions.lit(""), [*builds], config, in_waves_of=wave, **switch))
 
 
 def built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
-    """What a task of that type and config makes of a stream."""
+    """The output of a task of that type and config for a stream."""
     return resolve(task_type)(events, config)
 
 

@@ -1,4 +1,5 @@
-"""Why a query failed, in one message that a person can read: the cause itself, and the task where it can be told."""
+"""The cause of a query's failure, in one message that a person can read: the cause itself, and the task where it can be
+told."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class TaskCode:
-    """Where the code of a task lives: the file of the module that builds it; whether it reaches beyond Weir."""
+    """The place of a task's code: the file of the module that builds it; whether it reaches beyond Weir."""
 
     task: str
     type: str
@@ -64,7 +65,8 @@ class FragmentFailed(Exception):
     Parameters
     ----------
     may_pass : bool
-        What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
+        True where the cause may go by itself: a service that is away, a full disk. What Weir alone does goes wrong
+        again.
     is_final : bool
         It goes wrong each time, so that nobody but a person tries it again.
     tasks : sequence of str
@@ -138,9 +140,9 @@ def explain_error(
     Parameters
     ----------
     reaches_out : bool
-        Whether that asks something beyond Weir, which may be back later.
+        True where that asks something beyond Weir, which may be back later.
     is_final : bool
-        Whether it fails so each time.
+        True where it fails so each time.
     """
     if isinstance(error, FragmentFailed):
         return error
@@ -165,7 +167,7 @@ def _what_is_full(text: str) -> str:
 
 
 def is_broker_away(text: str) -> bool:
-    """Whether an error is about the broker's absence, which passes by itself, and not about the dataflow."""
+    """True where an error is about the broker's absence, which passes by itself, and not about the dataflow."""
     return _BROKER_AWAY.search(text) is not None
 
 

@@ -15,12 +15,12 @@ KEPT = 20  # files of a fold: as many batches as Spark keeps
 
 
 def folder_of(checkpoint: Path, fold: int) -> Path:
-    """Where the states of a fold are, by its place in the stream."""
+    """The folder of the states of a fold, by its place in the stream."""
     return checkpoint / "folds" / str(fold)
 
 
 def are_of_spark(checkpoint: Path) -> bool:
-    """Whether Spark keeps the states: it makes an operator's folder in the first batch that has the operator."""
+    """True where Spark keeps the states: it makes an operator's folder in the first batch that has the operator."""
     states = checkpoint / "state"
     return states.is_dir() and any(folder.name.isdigit() for folder in states.iterdir())
 
@@ -45,7 +45,7 @@ def newest(folder: Path, *, upto: int) -> str | None:
 
 
 def size(checkpoint: Path) -> int:
-    """How many bytes the newest states of all folds are; of those in stores only what points there."""
+    """The size in bytes of the newest states of all folds; of those in stores only what points there."""
     folders = checkpoint.glob("folds/*/")
     newest_files = [folder / str(max(batches)) for folder in folders if (batches := _batches(folder))]
     return sum(file.stat().st_size for file in newest_files if file.is_file())

@@ -82,14 +82,14 @@ class FoldBatch:
         self._kept: Keeping = keeping(text, fold.location, fold.parts)
 
     def work(self, message: bytes) -> bytes:
-        """What comes of some events, as they came."""
+        """The fold's rows for some events, in the order of these."""
         fold = self._fold
-        given = fold.work(self._kept.states, _lists(pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads)))
-        if not given:
+        results = fold.work(self._kept.states, _lists(pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads)))
+        if not results:
             return b""
         columns = [
             pa.array(held_as(fold.kinds[column.name], values), type=column.type, from_pandas=True)
-            for column, values in zip(fold.gives, given, strict=True)]
+            for column, values in zip(fold.gives, results, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=fold.gives).serialize().to_pybytes()
 
     def save(self) -> None:
@@ -111,13 +111,13 @@ class FoldHost:
     def serve(self, connection: socket.socket) -> bool:
         """Take a message and answer it; False where the connection has ended."""
         head = _read(connection, HEAD.size)
-        length, what = HEAD.unpack(head) if head else (0, 0)
+        length, kind = HEAD.unpack(head) if head else (0, 0)
         body = _read(connection, length) if head else None
         if body is None:
             self.forget(connection)
             return False
         try:
-            letter, answer = DONE, self._answer(connection, what, body)
+            letter, answer = DONE, self._answer(connection, kind, body)
         except Exception:  # the query is told, and fails by it
             letter, answer = FAILED, traceback.format_exc().encode()
         with suppress(OSError):  # it reads no more; its end is heard next
@@ -131,18 +131,18 @@ class FoldHost:
         if batch is not None:
             batch.close()
 
-    def _answer(self, connection: socket.socket, what: int, body: bytes) -> bytes:
-        if what == WORK:
+    def _answer(self, connection: socket.socket, kind: int, body: bytes) -> bytes:
+        if kind == WORK:
             return self._batches[connection].work(body)
-        if what == SAVE:
+        if kind == SAVE:
             self._batches[connection].save()
             return b""
         batch, length = _BATCH.unpack_from(body)
         named = _BATCH.size + length
         folder = Path(body[_BATCH.size:named].decode())
         # Where a query was stopped in the middle of a batch, an old task may not be gone yet.
-        for other in [connection for connection, of in self._batches.items() if of.folder == folder]:
-            self._batches.pop(other).close()
+        for stale_batch in [connection for connection, of in self._batches.items() if of.folder == folder]:
+            self._batches.pop(stale_batch).close()
         self._batches[connection] = FoldBatch(self._definition(body[named:]), folder, batch)
         return b""
 
@@ -158,7 +158,7 @@ class _DefinitionReader(pickle.Unpickler):
     """Reads a definition without the whole of PySpark, of 10 MB: its functions name that for how they are made."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
-        """What a definition names; of PySpark's pickler from its file alone."""
+        """The class or function that a definition names; of PySpark's pickler from its file alone."""
         if module_name == _PICKLER:
             return getattr(_pickler(), global_name)
         return super().find_class(module_name, global_name)

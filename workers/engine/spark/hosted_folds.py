@@ -32,7 +32,7 @@ REST_S = 1.0  # between two hosts that end by themselves
 def can_be_hosted(
     spark: SparkSession, tasks: Sequence[Task], task_types: Mapping[str, TaskType], checkpoint: Path
 ) -> bool:
-    """Whether the folds of a chain are worked on by the slot's fold host.
+    """True where the folds of a chain are worked on by the slot's fold host.
 
     All of them are, or none: those of the library, without code or effects of others, and with no part that goes by the
     clock of Spark's batches. A query whose checkpoint has states of Spark's keeps them there, until a handover gives it
@@ -62,7 +62,7 @@ class HostedFolds:
     def fold(
         self, folded: FoldedStream, inherited: Inherited | None, location: StoreLocation | None
     ) -> DataFrame:
-        """What comes out of a stream and its function, with the state at the host (`workers.library.state.apply_fold`).
+        """The output of a stream and its function, with the state at the host (`workers.library.state.apply_fold`).
         """
         spark = folded.frame.sparkSession
         definition = FoldDefinition(

@@ -32,7 +32,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a query has done so far, restarts included: batches with events, and the time that it was busy with them.
+    """The work of a query so far, restarts included: batches with events, and the time that it was busy with them.
 
     Busy is a batch's whole duration but for what it spent asking its sources, most of which is waiting for events; of
     one that stays open, but for what its source waited.
@@ -46,7 +46,7 @@ class Work:
 
 
 def parse_work(document: dict[str, Any]) -> Work:
-    """What the batch of a StreamingQueryProgress was in work."""
+    """The work of the batch of a StreamingQueryProgress."""
     durations = document.get("durationMs", {})
     waited_ms = durations.get("latestOffset", 0) + _waited_ms(document)
     return Work(1, max(0, durations.get("triggerExecution", 0) - waited_ms))
@@ -64,7 +64,7 @@ PHASES = {
 
 
 def parse_phases(document: dict[str, Any]) -> dict[str, int]:
-    """How long each phase of the batch of a StreamingQueryProgress took, in ms; those that it tells of."""
+    """The duration in ms of each phase of the batch of a StreamingQueryProgress that it tells of."""
     durations = dict(document.get("durationMs", {}))
     if "addBatch" in durations:
         durations["addBatch"] = max(0, durations["addBatch"] - _waited_ms(document))
@@ -140,7 +140,7 @@ class QueryListener:
             return self._progress.get(query.runId)
 
     def work(self, name: str, query: StreamingQuery | None = None) -> Work:
-        """What the queries of this name have done so far in this process.
+        """The work of the queries of this name so far in this process.
 
         Parameters
         ----------
@@ -160,7 +160,7 @@ class QueryListener:
             self._watched[name] = []
 
     def watched(self, name: str, query: StreamingQuery | None = None) -> list[dict[str, Any]]:
-        """What they said since it was asked last (Spark's progress), each batch once."""
+        """Reports of progress by Spark since the last call, each batch once."""
         if query is not None and not self.listening:
             self._poll(query)
         with self._lock:

@@ -1,4 +1,5 @@
-"""Which core a slot is held to, so that it takes no more than the one core that schedules count it as; and why to none.
+"""The core that a slot is held to, so that it takes no more than the one core that schedules count it as; and why to
+none.
 
 With its own core a slot takes nothing from its neighbours and they nothing from it. `auto` wants one core more than
 there are slots: broker, site and agent need one as well, and a slot that is held to the one they are on could not go
@@ -20,7 +21,7 @@ Pinning = Literal["own", "shared", "few_cores", "never", "cluster"]
 
 
 def pinning(settings: Settings, *, cores: int) -> Pinning:
-    """How the slots of a machine with so many cores are held to them."""
+    """The way in which the slots of a machine with so many cores are held to them."""
     if settings.spark_master:
         return "cluster"
     if settings.pin == "never":
@@ -45,12 +46,12 @@ def pin_tree_to_core(settings: Settings, slot: int) -> None:
     cores = sorted(os.sched_getaffinity(0))
     if pinning(settings, cores=len(cores)) not in ("own", "shared"):
         return
-    core, held = core_for(slot), set()
-    while threads := _threads() - held:  # one that was not held yet may have begun another meanwhile
+    core, pinned = core_for(slot), set()
+    while threads := _threads() - pinned:  # one that was not held yet may have begun another meanwhile
         for thread in threads:
             with suppress(ProcessLookupError):
                 os.sched_setaffinity(thread, {core})
-        held |= threads
+        pinned |= threads
 
 
 def _threads() -> set[int]:

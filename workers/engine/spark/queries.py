@@ -127,7 +127,7 @@ def _is_over(query: StreamingQuery, deadline: float) -> bool:
 
 
 def is_in_a_batch(query: StreamingQuery) -> bool:
-    """Whether a batch with events is under way; one that stays open is not counted (`OpenQuery.still_ms`)."""
+    """True where a batch with events is under way; one that stays open is not counted (`OpenQuery.still_ms`)."""
     if isinstance(query, OpenQuery):
         return False
     status = query._jsq.status()

@@ -41,7 +41,7 @@ READER = (("block_average", {}), ("output", {"name": "rehearsed"}))
 
 @dataclass(frozen=True, slots=True)
 class RehearsalContext:
-    """What a rehearsal needs of its driver."""
+    """The parts of its driver that a rehearsal needs."""
 
     spark: SparkSession
     broker: redis.Redis
@@ -75,8 +75,8 @@ class Rehearsal:
         self._clear()
         done = 0
         try:
-            for wanted in batches:
-                done += self._play(wanted)
+            for events in batches:
+                done += self._play(events)
         finally:
             self._clear()
         return done

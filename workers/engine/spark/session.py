@@ -31,7 +31,7 @@ def open_session(
     Parameters
     ----------
     pin : bool, optional
-        Whether it is held to the slot's core, where slots are.
+        True where it is held to the slot's core, where slots are.
     class_options : str, optional
         How its JVM loads classes; from the archive, where there is one, if not given.
 

@@ -1,4 +1,4 @@
-"""Where a driver's archive of classes stands, and the options that use it. Imports nothing of Spark.
+"""The place of a driver's archive of classes, and the options that use it. Imports nothing of Spark.
 
 See ``class_archive.py``, which writes it.
 """
@@ -46,7 +46,7 @@ def find_archive(data_dir: Path, *, class_path: str) -> Path | None:
 
 
 def options(data_dir: Path, *, class_path: str) -> str:
-    """What a driver's JVM is started with: nothing where there is no archive for it."""
+    """The options of a driver's JVM for the class archive: none where there is no archive for it."""
     archive = find_archive(data_dir, class_path=class_path)
     if archive is None:
         return ""

@@ -28,10 +28,10 @@ PARTS = {
 
 def main(arguments: Sequence[str]) -> int:
     """Do what the first word says; the exit code."""
-    word, rest = arguments[0], arguments[1:]
+    word, options = arguments[0], arguments[1:]
     try:
         with state_folder.full_disk_named(state_folder.data_dir_of(os.environ)):
-            return (_backup if word == "backup" else _restore)(rest)
+            return (_backup if word == "backup" else _restore)(options)
     except CannotStart as error:
         say(str(error))
         return 1
@@ -48,38 +48,39 @@ def _backup(arguments: Sequence[str]) -> int:
     parser.add_argument("--partial", action="store_true", help="go on although other machines run queries")
     parser.add_argument("--pause", type=float, default=5.0, metavar="SECONDS",
                         help="for how long writers may be held at most (%(default)g)")
-    given = parser.parse_args(arguments)
-    if not 0.1 <= given.pause <= 60:
+    options = parser.parse_args(arguments)
+    if not 0.1 <= options.pause <= 60:
         parser.error("--pause must be from 0.1 to 60")
-    path = given.file.expanduser().resolve()
-    if path.is_dir() or (path.exists() and not given.replace):
+    path = options.file.expanduser().resolve()
+    if path.is_dir() or (path.exists() and not options.replace):
         raise CannotStart(f"{path} is there already: name another file, or say --replace.")
     if not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
         raise CannotStart(f"{path.parent} is no folder that can be written: make it, or name another file.")
-    wanted = BackupRequest(
-        given.data_dir.expanduser().resolve(), given_url=_variable("REDIS_URL"), database_url=_variable("DATABASE_URL"),
-        pause_s=given.pause, outputs=not given.without_outputs, partial=given.partial,
-        passphrase=key_sealing.passphrase_of(given.passphrase_file))
-    if given.dry_run:
-        manifest = _shown(lambda progress: _tried(wanted, progress))
+    request = BackupRequest(
+        options.data_dir.expanduser().resolve(), given_url=_variable("REDIS_URL"),
+        database_url=_variable("DATABASE_URL"), pause_s=options.pause,
+        outputs=not options.without_outputs, partial=options.partial,
+        passphrase=key_sealing.passphrase_of(options.passphrase_file))
+    if options.dry_run:
+        manifest = _shown(lambda progress: _tried(request, progress))
     else:
-        manifest = _shown(lambda progress: take(path, wanted, progress=progress))
+        manifest = _shown(lambda progress: take(path, request, progress=progress))
     _tell(manifest)
-    size = "nothing was written" if given.dry_run else f"{path}: {path.stat().st_size / 1e6:.1f} MB"
+    size = "nothing was written" if options.dry_run else f"{path}: {path.stat().st_size / 1e6:.1f} MB"
     say(f"{size}; writers waited for {manifest.paused_ms / 1000:.2f} s")
     return 0
 
 
 def _restore(arguments: Sequence[str]) -> int:
     parser = _parser("restore", "Put a back-up into a data folder that is not there yet, or empty.")
-    given = parser.parse_args(arguments)
-    path = given.file.expanduser().resolve()
+    options = parser.parse_args(arguments)
+    path = options.file.expanduser().resolve()
     target = Target(
-        given.data_dir.expanduser().resolve(), given_url=_variable("REDIS_URL"),
-        database_url=_variable("DATABASE_URL"), passphrase=key_sealing.passphrase_of(given.passphrase_file))
-    manifest = _shown(lambda progress: (check if given.dry_run else restore)(path, target, progress=progress))
+        options.data_dir.expanduser().resolve(), given_url=_variable("REDIS_URL"),
+        database_url=_variable("DATABASE_URL"), passphrase=key_sealing.passphrase_of(options.passphrase_file))
+    manifest = _shown(lambda progress: (check if options.dry_run else restore)(path, target, progress=progress))
     _tell(manifest)
-    if given.dry_run:
+    if options.dry_run:
         say(f"{path} is whole and may go to {target.data_dir}; nothing was changed")
         return 0
     say(f"restored to {target.data_dir}; `./weir up --data-dir {target.data_dir}` goes on from {manifest.made_at}")
@@ -90,17 +91,17 @@ def _restore(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _tried(wanted: BackupRequest, progress: ProgressLine) -> Manifest:
+def _tried(request: BackupRequest, progress: ProgressLine) -> Manifest:
     """A back-up that is thrown away: what it would hold, and how long writers would wait."""
-    path = wanted.data_dir / ".backup-tried"
+    path = request.data_dir / ".backup-tried"
     try:
-        return take(path, wanted, progress=progress)
+        return take(path, request, progress=progress)
     finally:
         path.unlink(missing_ok=True)
 
 
-def _parser(word: str, what: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"weir {word}", description=what)
+def _parser(word: str, description: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"weir {word}", description=description)
     parser.add_argument("file", type=Path, metavar="FILE")
     folder = state_folder.data_dir_of(os.environ)
     parser.add_argument("--data-dir", type=Path, default=folder, help=state_folder.DATA_DIR_HELP)

@@ -1,4 +1,4 @@
-"""What of a data folder a back-up holds, and what is made again without it."""
+"""The parts of a data folder that a back-up holds, and those that are made again without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def commits(data_dir: Path) -> Iterator[Path]:
-    """What says which batches are done."""
+    """Files that say which batches are done."""
     for checkpoint in _checkpoints(data_dir):
         yield from _files_within(checkpoint / "commits")
 
@@ -58,13 +58,13 @@ def fold_stores(data_dir: Path) -> Iterator[Path]:
 
 
 def offsets(data_dir: Path) -> Iterator[Path]:
-    """What says which batches were planned, and of what."""
+    """Files that say which batches were planned, and of what."""
     for checkpoint in _checkpoints(data_dir):
         yield from _files_within(checkpoint / "offsets")
 
 
 def records(data_dir: Path) -> Iterator[Path]:
-    """What nodes and slots remember of fragments, beside checkpoints and in their own folders."""
+    """Records of nodes and slots about fragments, beside checkpoints and in their own folders."""
     folder = data_dir / "checkpoints"
     if folder.is_dir():
         yield from (

@@ -84,12 +84,13 @@ def records(path: Path) -> Iterator[tuple[bytes, int, bytes]]:
     CannotStart
         It is no such file, or has a key that is not Weir's.
     """
-    left = path.stat().st_size
+    left_bytes = path.stat().st_size
     with path.open("rb") as file:
         while header := file.read(HEADER.size):
-            key_bytes, value_bytes, left_ms = HEADER.unpack(header) if len(header) == HEADER.size else (left, left, 0)
-            left -= HEADER.size + key_bytes + value_bytes
-            if left < 0 or not (name := file.read(key_bytes)).startswith(PREFIX.encode()):
+            is_whole = len(header) == HEADER.size
+            key_bytes, value_bytes, left_ms = HEADER.unpack(header) if is_whole else (left_bytes, left_bytes, 0)
+            left_bytes -= HEADER.size + key_bytes + value_bytes
+            if left_bytes < 0 or not (name := file.read(key_bytes)).startswith(PREFIX.encode()):
                 raise CannotStart("The copied keys of the broker are not as a back-up writes them: take another one.")
             yield name, max(0, left_ms), file.read(value_bytes)
 
@@ -140,7 +141,7 @@ def _taking_values_of(client: redis.Redis, path: Path) -> Iterator[None]:
 
 
 def is_empty(client: redis.Redis) -> bool:
-    """Whether a broker has no key of Weir's that a restore would meet."""
+    """True where a broker has no key of Weir's that a restore would meet."""
     return not any(not _passes(name) for name in client.scan_iter(match=f"{PREFIX}*", count=1000))
 
 

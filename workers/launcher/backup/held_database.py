@@ -48,7 +48,7 @@ class _SqliteReading:
         with closing(sqlite3.connect(path, isolation_level=None)) as target:
             self._connection.backup(
                 target, pages=PAGES_AT_ONCE,
-                progress=lambda _, left, pages: progress(1.0 - left / pages if pages else 1.0))
+                progress=lambda _, remaining_pages, pages: progress(1.0 - remaining_pages / pages if pages else 1.0))
             target.execute("PRAGMA journal_mode=DELETE")
             if target.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (SESSIONS,)).fetchone():
                 target.execute("PRAGMA secure_delete=ON")
@@ -83,9 +83,9 @@ class _PostgresqlReading:
             columns = {table: names for table, names in cursor.fetchall() if table != SESSIONS}
             for done, (table, names) in enumerate(columns.items()):
                 progress(done / len(columns))
-                what = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
+                statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
                     sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table))
-                with (folder / f"{table}.copy").open("wb") as file, cursor.copy(what) as rows:
+                with (folder / f"{table}.copy").open("wb") as file, cursor.copy(statement) as rows:
                     for block in rows:
                         file.write(block)
         (folder / "tables.json").write_text(json.dumps(columns, indent=1))
@@ -115,7 +115,7 @@ def read(url: str, data_dir: Path) -> Iterator[DatabaseSnapshot]:
 
 
 def check_is_there(url: str, data_dir: Path) -> None:
-    """Whether there is a database of that system; before anything else of its folder is touched."""
+    """Refuse where there is no database of that system; before anything else of its folder is touched."""
     if not is_postgresql(url) and not (path := sqlite_path(url, data_dir)).is_file():
         raise CannotStart(f"There is no database {path}: nothing was started there yet. Name another with --data-dir.")
 
@@ -136,7 +136,7 @@ def _postgresql(url: str) -> Iterator[object]:
 
 
 def is_postgresql(url: str) -> bool:
-    """Whether ``DATABASE_URL`` names PostgreSQL."""
+    """True where ``DATABASE_URL`` names PostgreSQL."""
     return urlsplit(url).scheme in ("postgres", "postgresql", "pgsql")
 
 
@@ -168,7 +168,7 @@ def known_migrations() -> Migrations:
 
 
 def newer_migrations(migrations: Migrations) -> list[str]:
-    """Which migrations of Weir's own apps this version does not know: those of a later one."""
+    """Migrations of Weir's own apps that this version does not know: those of a later one."""
     by_app = known_migrations()
     apps = {path.name for path in (ROOT / "dashboard").iterdir() if path.is_dir()} | set(by_app)
     # Django's own apps, and those of an app that Weir no longer has, say nothing of its version.

@@ -32,7 +32,7 @@ def passphrase_of(path: Path | None) -> str | None:
 
 
 def seal(data_dir: Path, passphrase: str) -> bytes:
-    """What opens secrets, signs sessions, and says how to log in to the sample workspace, sealed."""
+    """The sealed keys of a system: they open secrets, sign sessions, and log in to the sample workspace."""
     files = {name: (data_dir / name).read_text() for name in backup_layout.SECRET if (data_dir / name).is_file()}
     salt = os.urandom(SALT_BYTES)
     return salt + Fernet(_key(passphrase, salt)).encrypt(json.dumps(files).encode())

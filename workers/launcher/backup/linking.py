@@ -74,12 +74,12 @@ def _link(path: Path, target: Path) -> None:
 
 
 def signature(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:
-    """What tells whether any of these files has been made, replaced, changed or deleted since."""
-    seen = []
+    """A value that changes when any of these files is made, replaced, changed or deleted."""
+    entries = []
     for path in paths:
         try:
             status = path.stat()
         except FileNotFoundError:
             continue
-        seen.append((str(path), status.st_ino, status.st_mtime_ns, status.st_size))
-    return frozenset(seen)
+        entries.append((str(path), status.st_ino, status.st_mtime_ns, status.st_size))
+    return frozenset(entries)

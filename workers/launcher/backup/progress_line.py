@@ -16,7 +16,7 @@ class ProgressLine:
     Parameters
     ----------
     file : TextIO, optional
-        Where it is shown; standard error, so that what a command prints stays clean.
+        The stream that it is shown on; standard error, so that what a command prints stays clean.
     """
 
     def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,17 +26,17 @@ class ProgressLine:
         self._next_s = 0.0
         self._is_open = False
 
-    def __call__(self, what: str, part: float) -> None:
+    def __call__(self, stage: str, part: float) -> None:
         """So much of this is done, from 0 to 1."""
         now_s = self._clock()
-        if what != self._what:
+        if stage != self._what:
             self.end()
-            self._what, self._next_s = what, now_s + FIRST_S
+            self._what, self._next_s = stage, now_s + FIRST_S
         if now_s < self._next_s:
             return
         is_terminal = self._file.isatty()
         self._next_s = now_s + (TERMINAL_S if is_terminal else LINES_S)
-        self._file.write(f"\rweir: {what}: {part:4.0%}" if is_terminal else f"weir: {what}: {part:.0%}\n")
+        self._file.write(f"\rweir: {stage}: {part:4.0%}" if is_terminal else f"weir: {stage}: {part:.0%}\n")
         self._file.flush()
         self._is_open = is_terminal
 

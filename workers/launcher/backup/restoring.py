@@ -27,7 +27,8 @@ SINK, RESTORED = "weir:sink:", "restored"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a back-up goes: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty."""
+    """The place that a back-up is restored to: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both
+    may be empty."""
 
     data_dir: Path
     given_url: str = ""
@@ -36,7 +37,7 @@ class Target:
 
 
 def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
-    """Whether an archive is whole, of a version that this one knows, and may go there; its manifest."""
+    """Check that an archive is whole, of a version that this one knows, and may go there; its manifest."""
     manifest = read_manifest(path)
     for name in manifest.files:  # a jar would be run, and users of the broker let in
         if name.split("/")[0] not in backup_layout.ARCHIVED:
@@ -59,9 +60,9 @@ def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
 def restore(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
     """Put an archive into a data folder that is not there yet, or empty; whole or not at all."""
     manifest = check(path, target, progress=progress)
-    place = target.data_dir
-    folder = place.with_name(f".{place.name}.restoring-{os.getpid()}")
-    place.parent.mkdir(parents=True, exist_ok=True)
+    data_dir = target.data_dir
+    folder = data_dir.with_name(f".{data_dir.name}.restoring-{os.getpid()}")
+    data_dir.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700)
     try:
         extract(path, manifest, folder, progress=progress)
@@ -72,26 +73,26 @@ def restore(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
             _fill_database(folder, manifest)
         _fill_broker(folder, target)
         os.sync()
-        if place.is_dir():
-            (place / "lock").unlink(missing_ok=True)
-            place.rmdir()
-        folder.rename(place)
+        if data_dir.is_dir():
+            (data_dir / "lock").unlink(missing_ok=True)
+            data_dir.rmdir()
+        folder.rename(data_dir)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return manifest
 
 
 def _check_place(target: Target) -> None:
-    place = target.data_dir
-    if place.is_dir():
-        if (place / "lock").exists():
-            state_folder.lock(place).close()
-        if names := sorted(path.name for path in place.iterdir() if path.name != "lock"):
+    folder = target.data_dir
+    if folder.is_dir():
+        if (folder / "lock").exists():
+            state_folder.lock(folder).close()
+        if names := sorted(path.name for path in folder.iterdir() if path.name != "lock"):
             raise CannotStart(
-                f"The data folder {place} is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): name "
-                "another with --data-dir, or move that one away.")
-    elif place.exists():
-        raise CannotStart(f"{place} is no folder: name another with --data-dir.")
+                f"The data folder {folder} is not empty ({', '.join(names[:3])}{', …' if len(names) > 3 else ''}): "
+                "name another with --data-dir, or move that one away.")
+    elif folder.exists():
+        raise CannotStart(f"{folder} is no folder: name another with --data-dir.")
     if target.given_url:
         if not embedded.answers(target.given_url):
             raise CannotStart(f"REDIS_URL names {shown(target.given_url)}, where no broker answers.")
@@ -102,9 +103,9 @@ def _check_place(target: Target) -> None:
                     "databases, in REDIS_URL.")
 
 
-def _check_room(manifest: Manifest, place: Path) -> None:
+def _check_room(manifest: Manifest, data_dir: Path) -> None:
     needed = sum(entry.size for entry in manifest.files.values())
-    parent = next(folder for folder in (place, *place.parents) if folder.is_dir())
+    parent = next(folder for folder in (data_dir, *data_dir.parents) if folder.is_dir())
     free = shutil.disk_usage(parent).free
     if free < needed * 1.1:
         raise CannotStart(

@@ -39,12 +39,12 @@ def of_system(data_dir: Path, *, given_url: str) -> Iterator[str]:
         yield url
         return
     try:
-        held = state_folder.lock(data_dir)
+        lock = state_folder.lock(data_dir)
     except CannotStart:
         raise CannotStart(
             f"The system of {data_dir} runs, but its broker does not answer: see logs/broker.log, and try again."
         ) from None
-    with held, started(data_dir) as broker_url:
+    with lock, started(data_dir) as broker_url:
         yield broker_url
 
 

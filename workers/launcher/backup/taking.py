@@ -43,7 +43,7 @@ HOLDING = ".backup-"
 
 @dataclass(frozen=True, slots=True)
 class BackupRequest:
-    """What is to be copied: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
+    """The scope of a back-up: ``given_url`` is ``REDIS_URL``, ``database_url`` ``DATABASE_URL``, both may be empty.
 
     ``pause_s`` is for how long writers may be held at most. Without ``outputs``, closed files of sinks stay out; with
     ``partial``, a system counts whose other nodes' files are not here. With a ``passphrase``, keys are in it, sealed.
@@ -58,29 +58,29 @@ class BackupRequest:
     passphrase: str | None = None
 
 
-def take(path: Path, wanted: BackupRequest, *, progress: ProgressLine) -> Manifest:
+def take(path: Path, request: BackupRequest, *, progress: ProgressLine) -> Manifest:
     """Write a back-up of a system, which may run, into a file; its manifest."""
-    if not wanted.data_dir.is_dir():
-        raise CannotStart(f"There is no data folder {wanted.data_dir}: name it with --data-dir.")
-    held_database.check_is_there(wanted.database_url, wanted.data_dir)
-    with _alone(wanted.data_dir) as folder, ExitStack() as stack:
+    if not request.data_dir.is_dir():
+        raise CannotStart(f"There is no data folder {request.data_dir}: name it with --data-dir.")
+    held_database.check_is_there(request.database_url, request.data_dir)
+    with _alone(request.data_dir) as folder, ExitStack() as stack:
         client = stack.enter_context(broker_client.connect(
-            stack.enter_context(serving.of_system(wanted.data_dir, given_url=wanted.given_url)), socket_timeout=60))
-        missing = _missing_nodes(client, wanted)
-        copy = LinkedFiles(wanted.data_dir, folder / "files")
-        keys, paused_ms, reading = _moment(client, copy, folder, wanted, stack)
+            stack.enter_context(serving.of_system(request.data_dir, given_url=request.given_url)), socket_timeout=60))
+        missing = _missing_nodes(client, request)
+        copy = LinkedFiles(request.data_dir, folder / "files")
+        keys, paused_ms, reading = _moment(client, copy, folder, request, stack)
         reading.copy(folder, progress=lambda part: progress("copying the database", part))
         migrations = reading.migrations()
         for name in backup_layout.BEHIND_DATABASE:
-            copy.take(backup_layout.files_below(wanted.data_dir / name))
-        left_out = [*_left_out(wanted, copy), *(
+            copy.take(backup_layout.files_below(request.data_dir / name))
+        left_out = [*_left_out(request, copy), *(
             f"checkpoints and files of the node {node}, which are on its own machine" for node in missing)]
-        if wanted.passphrase:
-            (folder / backup_layout.KEYS).write_bytes(key_sealing.seal(wanted.data_dir, wanted.passphrase))
+        if request.passphrase:
+            (folder / backup_layout.KEYS).write_bytes(key_sealing.seal(request.data_dir, request.passphrase))
         manifest = Manifest(
             weir=version("weir"), made_at=datetime.now(UTC).isoformat(timespec="seconds"), database=reading.kind,
-            nodes=tuple(sorted(path.name for path in (wanted.data_dir / "nodes").glob("*") if path.is_dir())),
-            slots=len(list((wanted.data_dir / "nodes").glob("*/slot-[0-9]*"))), paused_ms=paused_ms, keys=keys,
+            nodes=tuple(sorted(path.name for path in (request.data_dir / "nodes").glob("*") if path.is_dir())),
+            slots=len(list((request.data_dir / "nodes").glob("*/slot-[0-9]*"))), paused_ms=paused_ms, keys=keys,
             migrations=migrations, left_out=tuple(left_out))
         return write(path, manifest, _sources(folder, copy), progress=progress)
 
@@ -93,8 +93,8 @@ def _alone(data_dir: Path) -> Iterator[Path]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CannotStart(f"Another back-up of {data_dir} is being made: wait for it.") from None
-        for left in data_dir.glob(f"{HOLDING}*"):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in data_dir.glob(f"{HOLDING}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         folder = data_dir / f"{HOLDING}{os.getpid()}"
         folder.mkdir(mode=0o700)
         try:
@@ -104,21 +104,21 @@ def _alone(data_dir: Path) -> Iterator[Path]:
 
 
 def _moment(
-    client: redis.Redis, copy: LinkedFiles, folder: Path, wanted: BackupRequest, stack: ExitStack
+    client: redis.Redis, copy: LinkedFiles, folder: Path, request: BackupRequest, stack: ExitStack
 ) -> tuple[int, int, held_database.DatabaseSnapshot]:
     """Everything that belongs together, of one moment: how many keys, how long writers waited, and the database."""
     began_s = time.monotonic()
-    deadline_s = began_s + 0.9 * wanted.pause_s
-    with broker_keys.paused(client, limit_s=wanted.pause_s):
+    deadline_s = began_s + 0.9 * request.pause_s
+    with broker_keys.paused(client, limit_s=request.pause_s):
         keys = broker_keys.dump(client, folder / backup_layout.BROKER)
-        while not hold(copy, outputs=wanted.outputs):
+        while not hold(copy, outputs=request.outputs):
             if time.monotonic() > deadline_s:
                 raise CannotStart(
                     "Queries were being started or stopped all the time, as when a plan is carried out: try again when "
                     "that is over.")
             copy.clear()
             time.sleep(0.02)
-        reading = stack.enter_context(held_database.read(wanted.database_url, wanted.data_dir))
+        reading = stack.enter_context(held_database.read(request.database_url, request.data_dir))
     return keys, round(1000 * (time.monotonic() - began_s)), reading
 
 
@@ -129,7 +129,7 @@ def hold(copy: LinkedFiles, *, outputs: bool = True) -> bool:
     Parameters
     ----------
     outputs : bool, optional
-        Whether closed files of sinks are held, too.
+        True where closed files of sinks are held, too.
     """
     data_dir = copy.data_dir
     before = signature(backup_layout.records(data_dir))
@@ -182,25 +182,25 @@ def _is_locked(descriptor: int) -> bool:
     return True
 
 
-def _missing_nodes(client: redis.Redis, wanted: BackupRequest) -> list[str]:
+def _missing_nodes(client: redis.Redis, request: BackupRequest) -> list[str]:
     """The nodes whose files are on other machines; refused unless that is wanted."""
-    nodes = wanted.data_dir / "nodes"
+    nodes = request.data_dir / "nodes"
     here = {path.relative_to(nodes).parts[0] for path in nodes.rglob("desired.json")}
     missing = [node for node in broker_keys.nodes_with_work(client) if node not in here]
-    if missing and not wanted.partial:
+    if missing and not request.partial:
         raise CannotStart(
             f"{', '.join(missing)} runs queries, and how far they are is on its own machine: stop it and copy its data "
             "folder at the same time, then say --partial. Without it, what ran there begins anew after a restore.")
     return missing
 
 
-def _left_out(wanted: BackupRequest, copy: LinkedFiles) -> Iterator[str]:
-    if not wanted.passphrase:
+def _left_out(request: BackupRequest, copy: LinkedFiles) -> Iterator[str]:
+    if not request.passphrase:
         yield ("keys (secret_key, secrets_key) and passwords of the sample workspace: keep secrets_key elsewhere, or "
                "give --passphrase-file")
-    if not wanted.outputs:
+    if not request.outputs:
         yield "closed files of sinks, in outputs"
-    if names := backup_layout.unknown(wanted.data_dir):
+    if names := backup_layout.unknown(request.data_dir):
         yield f"what is not Weir's in the data folder: {', '.join(names)}"
     yield "sessions: everybody logs in again"
 

@@ -34,7 +34,8 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What an archive is of: ``made_at`` is when (ISO 8601), ``paused_ms`` how long writers waited for it.
+    """The manifest of an archive: ``made_at`` is when it was made (ISO 8601), ``paused_ms`` how long writers waited for
+    it.
 
     ``left_out`` says in sentences what is not in it; ``migrations`` are those of the database, by app.
     """
@@ -90,7 +91,7 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
 
 
 def read_manifest(path: Path) -> Manifest:
-    """What an archive says of itself, once that is known to be as it was written.
+    """The manifest of an archive, once that is known to be as it was written.
 
     Raises
     ------
@@ -157,13 +158,13 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEn
     info = zipfile.ZipInfo(name)
     info.external_attr = 0o600 << 16
     info.compress_type = zipfile.ZIP_STORED if source.suffix in _PACKED else zipfile.ZIP_DEFLATED
-    digest, left = hashlib.sha256(), size
+    digest, remaining_bytes = hashlib.sha256(), size
     with source.open("rb") as file, archive.open(info, "w", force_zip64=size >= 1 << 31) as target:
-        while left and (block := file.read(min(BLOCK, left))):
+        while remaining_bytes and (block := file.read(min(BLOCK, remaining_bytes))):
             digest.update(block)
             target.write(block)
-            left -= len(block)
-    return FileEntry(size - left, digest.hexdigest(), source.stat().st_mtime_ns)
+            remaining_bytes -= len(block)
+    return FileEntry(size - remaining_bytes, digest.hexdigest(), source.stat().st_mtime_ns)
 
 
 def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, folder: Path | None) -> None:

@@ -44,7 +44,7 @@ class Link:
 
 
 @contextmanager
-def linked(node: str, url: str, wanted: LinkRequest) -> Iterator[Link]:
+def linked(node: str, url: str, request: LinkRequest) -> Iterator[Link]:
     """A link from a node to the broker; afterwards nothing of it is left.
 
     Raises
@@ -56,18 +56,19 @@ def linked(node: str, url: str, wanted: LinkRequest) -> Iterator[Link]:
     if parts.scheme != "redis" or parts.hostname is None:
         raise NoLink(
             f"A link needs one broker without TLS, at redis://, not {parts.scheme}://: give the address of that one.")
-    joined, why_not = _joined(node, wanted)
+    joined, why_not = _joined(node, request)
     try:
         delays, limits = (joined.delays, joined.limits) if joined is not None else (False, False)
-        delay_s = 0.0 if delays else wanted.delay_ms / 1000
-        bytes_per_s = None if limits or wanted.mbit_per_s is None else wanted.mbit_per_s * BYTES_PER_MBIT
+        delay_s = 0.0 if delays else request.delay_ms / 1000
+        bytes_per_s = None if limits or request.mbit_per_s is None else request.mbit_per_s * BYTES_PER_MBIT
         relay = Relay((parts.hostname, parts.port or 6379), onward=Shaper(delay_s, bytes_per_s),
                       back=Shaper(delay_s, bytes_per_s))
         host = LOOPBACK if joined is None else joined.host
         port = relay.start(host)
         try:
             login = f"{parts.netloc.rpartition('@')[0]}@" if "@" in parts.netloc else ""
-            yield Link(parts._replace(netloc=f"{login}{host}:{port}").geturl(), _words(wanted, joined, why_not), joined)
+            address = parts._replace(netloc=f"{login}{host}:{port}").geturl()
+            yield Link(address, _words(request, joined, why_not), joined)
         finally:
             relay.stop()
     finally:
@@ -75,28 +76,28 @@ def linked(node: str, url: str, wanted: LinkRequest) -> Iterator[Link]:
             joined.remove()
 
 
-def _joined(node: str, wanted: LinkRequest) -> tuple[JoinedNamespace | None, str]:
+def _joined(node: str, request: LinkRequest) -> tuple[JoinedNamespace | None, str]:
     """The namespace, where one is wanted; where one may also be missing, why it is."""
-    if wanted.how == "relay":
+    if request.how == "relay":
         return None, ""
     try:
-        return join(node, delay_ms=wanted.delay_ms, mbit_per_s=wanted.mbit_per_s), ""
+        return join(node, delay_ms=request.delay_ms, mbit_per_s=request.mbit_per_s), ""
     except NotAllowed as error:
-        if wanted.how == "netns":
+        if request.how == "netns":
             raise NoLink(
                 f"No network namespace for {node}: {error}. Run it as root on Linux with iproute2, or take "
                 "--link relay, which delays what goes to the broker and comes from it.") from None
         return None, str(error)
 
 
-def _words(wanted: LinkRequest, joined: JoinedNamespace | None, why_not: str) -> str:
+def _words(request: LinkRequest, joined: JoinedNamespace | None, why_not: str) -> str:
     """What the link is and who does it, so that nobody takes a relay for a network."""
     by_kernel = [name for name, done in (
         ("delay", joined is not None and joined.delays), ("bandwidth", joined is not None and joined.limits)) if done]
-    by_relay = [name for name, amount in (("delay", wanted.delay_ms), ("bandwidth", wanted.mbit_per_s))
+    by_relay = [name for name, amount in (("delay", request.delay_ms), ("bandwidth", request.mbit_per_s))
                 if amount and name not in by_kernel]
-    costs = [f"{wanted.delay_ms:g} ms each way"] if wanted.delay_ms else []
-    costs += [f"{wanted.mbit_per_s:g} Mbit/s"] if wanted.mbit_per_s else []
+    costs = [f"{request.delay_ms:g} ms each way"] if request.delay_ms else []
+    costs += [f"{request.mbit_per_s:g} Mbit/s"] if request.mbit_per_s else []
     where = f"network namespace {joined.name}, veth" if joined is not None else "relay on this machine"
     done = [f"{' and '.join(names)} by {whom}" for names, whom in ((by_kernel, "tc"), (by_relay, "a relay")) if names]
     return "; ".join([", ".join(costs) or "no delay", ", ".join([where, *done]),

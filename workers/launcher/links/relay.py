@@ -69,14 +69,14 @@ class Relay:
         try:
             broker, to_broker = await asyncio.open_connection(*self._broker)
             writers.append(to_broker)
-            ways = [asyncio.ensure_future(self._carry(*way)) for way in (
+            directions = [asyncio.ensure_future(self._carry(*way)) for way in (
                 (node, to_broker, self._onward), (broker, to_node, self._back))]
             try:
-                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                for way in ways:
+                for way in directions:
                     way.cancel()
-                await asyncio.gather(*ways, return_exceptions=True)
+                await asyncio.gather(*directions, return_exceptions=True)
         except (OSError, asyncio.CancelledError):  # the broker is away, or this relay ends: so does the connection
             pass
         finally:

@@ -1,4 +1,4 @@
-"""When bytes arrive that go over a link with a delay and a bandwidth. Pure: time is an argument."""
+"""The arrival of bytes that go over a link with a delay and a bandwidth. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Shaper:
     _free_s: float = 0.0  # when all that was sent before has left
 
     def arrives_s(self, now_s: float, size: int) -> float:
-        """When so many bytes arrive that are sent now, by the clock of ``now_s``."""
+        """The time at which so many bytes arrive that are sent now, by the clock of ``now_s``."""
         self._free_s = max(now_s, self._free_s)
         if self.bytes_per_s is not None:
             self._free_s += size / self.bytes_per_s

@@ -62,13 +62,13 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
         raise wrong(f"flatten needs a list of lists, and {values[0].spark[:60]} is {values[0].kind}.")
     elif name in ("abs", "pmod"):
         values = scope.alike([value.cast(types.arithmetic(value.kind)) for value in values], name)
-    given = _given(name, function, values, node.expressions)
-    if name == "from_json" and given is not None:  # Spark is told the type that was read, not the text that said it
-        values[1] = Typed("string", literal(type_text(given)))
-    values, most = scope.growth.called(name, values, [_written(argument) for argument in node.expressions], given)
+    result_kind = _given(name, function, values, node.expressions)
+    if name == "from_json" and result_kind is not None:  # Spark gets the type that was read, not the text that said it
+        values[1] = Typed("string", literal(type_text(result_kind)))
+    values, most = scope.growth.called(name, values, [_written(argument) for argument in node.expressions], result_kind)
     if name in PATTERNED:
         values = [*values, Typed(None, scope.growth.matching(name, in_list=bool(scope.variables)))]
-    return Typed(given, _text_of(name, function, values), most)
+    return Typed(result_kind, _text_of(name, function, values), most)
 
 
 def _given(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:
@@ -96,12 +96,12 @@ def _text_of(name: str, function: Function, values: Sequence[Typed]) -> str:
 
 
 def _require_literals(name: str, function: Function, arguments: Sequence[exp.Expression]) -> None:
-    for place, is_sound in function.literal:
-        if place >= len(arguments):
+    for index, is_sound in function.literal:
+        if index >= len(arguments):
             continue
-        written = _written(arguments[place])
+        written = _written(arguments[index])
         if written is None:
-            raise refused(f"calls {name} with value {place + 1} that is not written out", "Write it as a constant.")
+            raise refused(f"calls {name} with value {index + 1} that is not written out", "Write it as a constant.")
         if not is_sound(written):
             raise refused(f"calls {name} with “{written[:60]}”, which it does not take",
                           WRITTEN.get(is_sound, "See it under “sql” on the page of task types."))

@@ -34,7 +34,7 @@ _SIGNS = {exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", e
 
 @dataclass(frozen=True, slots=True)
 class CompiledSelect:
-    """What Spark is told (``entries`` of a SELECT list, the condition) and the columns that come of it."""
+    """A query compiled for Spark: ``entries`` of a SELECT list, the condition, and the columns that come of it."""
 
     entries: tuple[str, ...]
     where: str | None
@@ -65,28 +65,28 @@ def _compiled(select: Select, columns: Columns, growth: TextGrowth) -> CompiledS
         condition = scope.typed(select.where)
         scope.expect(condition, "boolean", "The condition")
         where = condition.spark
-    entries, given = [identifier(name) for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
+    entries, kinds = [identifier(name) for name in STREAM_TYPES], dict[str, str | None](STREAM_TYPES)
     complete = True
     values: dict[int, Typed] = {
-        place: scope.typed(item.expression) for place, item in enumerate(select.items)
+        index: scope.typed(item.expression) for index, item in enumerate(select.items)
         if not item.is_star and not item.is_generator and len(item.names) == 1}
-    names = {place: select.items[place].names[0] for place in values}
-    plain = {place for place in values if isinstance(select.items[place].expression, exp.Column)}
+    names = {index: select.items[index].names[0] for index in values}
+    plain = {index for index in values if isinstance(select.items[index].expression, exp.Column)}
     starred = {identifier(name) for item in select.items if item.is_star for name in columns.types
                if name not in item.excepted}
     values = growth.of_event(values, names, plain=plain, starred=starred)
-    for place, item in enumerate(select.items):
+    for index, item in enumerate(select.items):
         if item.is_star:
             complete = complete and columns.complete
             for name in item.excepted:
                 columns.require(name, parameter="query")
-        for text, name, kind in _of_item(item, values.get(place), scope, columns):
+        for text, name, kind in _of_item(item, values.get(index), scope, columns):
             if name in STREAM_TYPES and text in ("", identifier(name)):
                 continue
-            _require_new(name, given)
-            given[name] = kind
+            _require_new(name, kinds)
+            kinds[name] = kind
             entries += [text] if text else []
-    return CompiledSelect(tuple(entries), where, Columns(given, complete))
+    return CompiledSelect(tuple(entries), where, Columns(kinds, complete))
 
 
 def _of_item(item: Item, value: Typed | None, scope: NameScope, columns: Columns) -> list[tuple[str, str, str | None]]:
@@ -112,22 +112,22 @@ def _generated(item: Item, scope: NameScope) -> list[tuple[str, str, str | None]
     scope.expect(value, "list", name)
     value = scope.growth.exploded(value, name)
     if value.kind is None:
-        given: list[str | None] = [None] * len(item.names)
+        kinds: list[str | None] = [None] * len(item.names)
     else:
         key = spark_types.key(value.kind)
-        given = [*(["int"] if name.startswith("pos") else []), *([key] if key else []), spark_types.element(value.kind)]
-    if len(given) != len(item.names):
+        kinds = [*(["int"] if name.startswith("pos") else []), *([key] if key else []), spark_types.element(value.kind)]
+    if len(kinds) != len(item.names):
         raise refused(f"gives what {name} makes {len(item.names)} names",
-                      f"It makes {len(given)}: write {name}(…) AS ({', '.join('abc'[:len(given)])}).")
+                      f"It makes {len(kinds)}: write {name}(…) AS ({', '.join('abc'[:len(kinds)])}).")
     names = ", ".join(map(identifier, item.names))
     text = f"{name}({value.spark}) AS " + (f"({names})" if len(item.names) > 1 else names)
-    return [(text if place == 0 else "", column, given[place]) for place, column in enumerate(item.names)]
+    return [(text if index == 0 else "", column, kinds[index]) for index, column in enumerate(item.names)]
 
 
-def _require_new(name: str, given: Mapping[str, object]) -> None:
+def _require_new(name: str, names: Mapping[str, object]) -> None:
     if name.lower() in STREAM_TYPES:
         raise refused(f"gives something else the name {name}", "Weir's own columns stay as they are.")
-    if any(name.lower() == other.lower() for other in given):
+    if any(name.lower() == earlier.lower() for earlier in names):
         raise refused(f"gives two columns the name {name}",
                       f"Give one of them another name, or write * EXCEPT ({name}).")
 
@@ -149,13 +149,13 @@ class NameScope:
 
     def differing_in_case(self, name: str) -> str | None:
         """A column or variable of the same name in another case; None where there is none."""
-        others = [other for other in (*self.columns, *self.variables) if other != name]
-        return next((other for other in others if other.lower() == name.lower()), None)
+        others = [spelling for spelling in (*self.columns, *self.variables) if spelling != name]
+        return next((spelling for spelling in others if spelling.lower() == name.lower()), None)
 
-    def expect(self, value: Typed, expected: str, what: str) -> None:
+    def expect(self, value: Typed, expected: str, label: str) -> None:
         """Raise ``WrongColumnType`` where a value is of another kind."""
         if value.kind is not None and not is_kind(value.kind, expected):
-            raise wrong(f"{what} needs {kind_in_words(expected)}, and {value.spark[:80]} is {value.kind}.")
+            raise wrong(f"{label} needs {kind_in_words(expected)}, and {value.spark[:80]} is {value.kind}.")
 
     def typed(self, node: exp.Expression) -> Typed:
         """An expression's type, and its text for Spark.
@@ -250,14 +250,14 @@ class NameScope:
             self.expect(side, "boolean", word)
         return Typed("boolean", f"({sides[0].spark} {word} {sides[1].spark})")
 
-    def alike(self, values: Sequence[Typed], what: str) -> list[Typed]:
+    def alike(self, values: Sequence[Typed], label: str) -> list[Typed]:
         """Values as one type; raises ``WrongColumnType`` where they have none in common."""
         common: str | None = types.VOID
         for value in values:
             try:
                 common = types.together(common, value.kind)
             except ValueError:
-                raise wrong(f"{what} needs values of one type; {value.spark[:60]} is {value.kind}, the others are "
+                raise wrong(f"{label} needs values of one type; {value.spark[:60]} is {value.kind}, the others are "
                             f"{common}.") from None
             if common is None:
                 return list(values)
@@ -358,15 +358,15 @@ class NameScope:
         value, [index] = self.typed(node.this), [*node.expressions][:1]
         if isinstance(index, exp.Literal) and index.is_string and (value.kind or "").startswith("struct<"):
             return self._field(value, index.this)
-        place = self.typed(index)
+        index_value = self.typed(index)
         if value.kind is None:
-            return Typed(None, f"{value.spark}[{place.spark}]")
+            return Typed(None, f"{value.spark}[{index_value.spark}]")
         if value.kind.startswith("map<"):
-            [place] = self.alike([Typed(spark_types.key(value.kind), ""), place], "A mapping's key")[1:]
-            return Typed(spark_types.element(value.kind), f"try_element_at({value.spark}, {place.spark})")
+            [index_value] = self.alike([Typed(spark_types.key(value.kind), ""), index_value], "A mapping's key")[1:]
+            return Typed(spark_types.element(value.kind), f"try_element_at({value.spark}, {index_value.spark})")
         self.expect(value, "array", "[…]")
-        self.expect(place, "int", "A place in a list")
-        return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
+        self.expect(index_value, "int", "A place in a list")
+        return Typed(spark_types.element(value.kind), f"get({value.spark}, {index_value.spark})")
 
 _DECIMAL = r"^\s*[+-]?[0-9.]{1,1000}([eE][+-]?[0-9]{1,9})?\s*$"  # Java takes a minute for a million digits
 _METHODS = (

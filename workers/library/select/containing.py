@@ -35,10 +35,10 @@ def contained(wide: str, narrow: str) -> str | None:
     if not all(follows(condition, conditions) for condition in parts_of(outer.where)):
         return None
     already = {shown(condition) for condition in parts_of(outer.where)}
-    given = _given(outer)
-    if given is None:
+    outputs = _given(outer)
+    if outputs is None:
         return None
-    return _on_top(inner, [condition for condition in conditions if shown(condition) not in already], given)
+    return _on_top(inner, [condition for condition in conditions if shown(condition) not in already], outputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,21 @@ def _given(outer: Select) -> _Given | None:
     return _Given(computed, everything, tuple(further))
 
 
-def _on_top(inner: Select, conditions: Sequence[exp.Expression], given: _Given) -> str | None:
+def _on_top(inner: Select, conditions: Sequence[exp.Expression], outputs: _Given) -> str | None:
     items = []
     for item in inner.items:
         if item.is_star:
-            if not given.everything:
+            if not outputs.everything:
                 return None
-            items.append(replace(item, excepted=(*item.excepted, *given.further)))
+            items.append(replace(item, excepted=(*item.excepted, *outputs.further)))
             continue
-        expression = _rewritten(item.expression, given)
+        expression = _rewritten(item.expression, outputs)
         if expression is None:
             return None
         items.append(Item(expression, item.names))
     where: list[exp.Expression] = []
     for condition in conditions:
-        rewritten = _rewritten(condition, given)
+        rewritten = _rewritten(condition, outputs)
         if rewritten is None:
             return None
         where.append(rewritten)
@@ -84,31 +84,31 @@ def _on_top(inner: Select, conditions: Sequence[exp.Expression], given: _Given) 
     return written(normal(Select(tuple(items), whole, frozenset({INPUT}))))
 
 
-def _rewritten(node: exp.Expression, given: _Given) -> exp.Expression | None:
+def _rewritten(node: exp.Expression, outputs: _Given) -> exp.Expression | None:
     """An expression over what the wide SELECT gives, or None where something of it is not there."""
-    name = given.names.get(shown(node))
+    name = outputs.names.get(shown(node))
     if name is not None:
         return exp.column(name)
     if isinstance(node, exp.Column):
         parts = path(node)
-        if is_streams(parts[0]) or given.everything:
+        if is_streams(parts[0]) or outputs.everything:
             return node.copy()
-        head = given.names.get(shown(exp.column(parts[0])))
+        head = outputs.names.get(shown(exp.column(parts[0])))
         return None if head is None else exp.column(*reversed([head, *parts[1:]]), copy=True) if len(parts) == 1 else (
             _fields(head, parts[1:]))
     if any(isinstance(part, exp.Lambda) for part in node.walk()):
-        return _with_functions(node, given)
+        return _with_functions(node, outputs)
     copy = node.copy()
     for key, value in list(copy.args.items()):
         if isinstance(value, exp.DataType):
             continue
         if isinstance(value, exp.Expression):
-            inner = value if isinstance(value, exp.Identifier) else _rewritten(value, given)
+            inner = value if isinstance(value, exp.Identifier) else _rewritten(value, outputs)
             if inner is None:
                 return None
             copy.set(key, inner)
         elif isinstance(value, list):
-            parts_there = [_rewritten(part, given) if isinstance(part, exp.Expression) else part for part in value]
+            parts_there = [_rewritten(part, outputs) if isinstance(part, exp.Expression) else part for part in value]
             if any(part is None for part in parts_there):
                 return None
             copy.set(key, parts_there)
@@ -122,9 +122,9 @@ def _fields(head: str, fields: Sequence[str]) -> exp.Expression:
     return node
 
 
-def _with_functions(node: exp.Expression, given: _Given) -> exp.Expression | None:
+def _with_functions(node: exp.Expression, outputs: _Given) -> exp.Expression | None:
     """What takes a function is left as it is: its variables are no columns. It needs every column under its name."""
-    return node.copy() if given.everything else None
+    return node.copy() if outputs.everything else None
 
 
 # What follows from what ----------------------------------------------------------------------------------------------
@@ -143,24 +143,24 @@ class _Range:
 
 
 def follows(condition: exp.Expression, conditions: Sequence[exp.Expression]) -> bool:
-    """Whether a condition is true of every event of which all of some conditions are.
+    """True where a condition is true of every event of which all of some conditions are.
 
     It is one of them; or one that compares a value with a constant (or says that it is not NULL), and theirs on the
     same value leave it no other choice.
     """
-    texts = {shown(other) for other in conditions}
+    texts = {shown(premise) for premise in conditions}
     if shown(condition) in texts:
         return True
     if isinstance(condition, exp.Not) and isinstance(condition.this, exp.Is) and isinstance(
             condition.this.expression, exp.Null):
         subject = shown(condition.this.this)
-        return any(_comparison(other) is not None and _comparison(other)[0] == subject for other in conditions)
-    wanted = _comparison(condition)
-    if wanted is None:
+        return any(_comparison(premise) is not None and _comparison(premise)[0] == subject for premise in conditions)
+    compared = _comparison(condition)
+    if compared is None:
         return False
-    subject, kind, values = wanted
+    subject, kind, values = compared
     comparable = [comparison for comparison in map(_comparison, conditions) if comparison is not None]
-    theirs = [(other_kind, constants) for other, other_kind, constants in comparable if other == subject]
+    theirs = [(other_kind, constants) for premise, other_kind, constants in comparable if premise == subject]
     if not theirs or not _one_family([*values, *(value for _, constants in theirs for value in constants)]):
         return False
     return _is_inside(_range(theirs), kind, values)
@@ -218,7 +218,7 @@ _HOLDS: dict[type[exp.Expression], Callable[[Any, Any], bool]] = {
 def _is_inside(bounds: _Range, kind: type[exp.Expression], values: Sequence[Any]) -> bool:
     """Whether every value that a range leaves satisfies a comparison."""
     if bounds.among is not None:
-        return all(any(value == other for other in values) if kind is exp.In else _HOLDS[kind](value, values[0])
+        return all(any(value == constant for constant in values) if kind is exp.In else _HOLDS[kind](value, values[0])
                    for value in bounds.among)
     bound = values[0]
     if kind in (exp.GT, exp.GTE):

@@ -192,8 +192,8 @@ def _negated(node: exp.Expression) -> exp.Expression:
     if type(node) in _OPPOSITE:
         return _compared(_OPPOSITE[type(node)], node.this, node.expression)
     if isinstance(node, exp.And | exp.Or):
-        other = exp.Or if isinstance(node, exp.And) else exp.And
-        return _joined(other, [_negated(node.this), _negated(node.expression)])
+        opposite = exp.Or if isinstance(node, exp.And) else exp.And
+        return _joined(opposite, [_negated(node.this), _negated(node.expression)])
     return exp.Not(this=node)
 
 
@@ -206,7 +206,7 @@ def _among(node: exp.In) -> exp.Expression:
 
 
 def parts_of(node: exp.Expression | None, kind: type[exp.Expression] = exp.And) -> list[exp.Expression]:
-    """What AND (or OR) joins in an expression; nothing where there is none."""
+    """Operands that AND (or OR) joins in an expression; none where it joins nothing."""
     if node is None:
         return []
     if isinstance(node, exp.Paren):
@@ -227,8 +227,8 @@ def _joined(kind: type[exp.Expression], conditions: list[exp.Expression]) -> exp
     constants = [bool(part.this) for part in parts if isinstance(part, exp.Boolean)]
     if decides in constants:
         return constant(decides)
-    rest = joined(kind, [part for part in parts if not isinstance(part, exp.Boolean)])
-    return constant(not decides) if rest is None else rest
+    remainder = joined(kind, [part for part in parts if not isinstance(part, exp.Boolean)])
+    return constant(not decides) if remainder is None else remainder
 
 
 def _calculated(node: exp.Expression) -> exp.Expression:

@@ -69,8 +69,8 @@ def _list_of(part: Callable[[str], str | None]) -> Callable[[Kinds], str | None]
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a regular expression means the same in Python and in Java, as far as its syntax tells, and is matched in
-    bounded time."""
+    """True where a regular expression means the same in Python and in Java, as far as its syntax tells, and is matched
+    in bounded time."""
     if len(text) > PATTERN_CHARACTERS.most:
         return False
     try:
@@ -234,13 +234,13 @@ _NESTED = frozenset({"array", "map", "list", "nested"})
 
 
 def is_kind(kind: str, expected: str) -> bool:
-    """Whether a type is of the kind that a function takes. NULL is of each kind of single values, and of no kind of
+    """True where a type is of the kind that a function takes. NULL is of each kind of single values, and of no kind of
     lists, mappings and records: what their elements or fields are, it does not say."""
     return (kind == types.VOID and expected not in _NESTED) or _KINDS[expected][0](kind)
 
 
 def kind_in_words(expected: str) -> str:
-    """What a function takes, for a message."""
+    """The kind that a function takes, in words for a message."""
     return _KINDS[expected][1]
 
 

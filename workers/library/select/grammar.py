@@ -50,12 +50,12 @@ class Item:
 
     @property
     def is_star(self) -> bool:
-        """Whether it stands for all columns of the input."""
+        """True where it stands for all columns of the input."""
         return isinstance(self.expression, exp.Star)
 
     @property
     def is_generator(self) -> bool:
-        """Whether it gives an event for each element of a list."""
+        """True where it gives an event for each element of a list."""
         return function_name(self.expression) in GENERATORS
 
 
@@ -201,5 +201,5 @@ def path(column: exp.Expression, aliases: frozenset[str] = frozenset()) -> list[
 
 
 def is_streams(name: str) -> bool:
-    """Whether a column is one of Weir's own."""
+    """True where a column is one of Weir's own."""
     return name.lower() in STREAM_TYPES

@@ -1,4 +1,4 @@
-"""How much a query may make of one event: what functions make longer is bounded, before it is made.
+"""Bounds on how much a query may make of one event: what functions make longer is bounded, before it is made.
 
 A text grows by what replaces each of its characters, by what it is put together of, by a function that is done for each
 element of a list; lists and records grow alike, and a query of one line makes terabytes of a kilobyte. So each value
@@ -43,14 +43,14 @@ def _is_nested(kind: str) -> bool:
 
 
 class TextGrowth:
-    """What grows in one query, and how far each of it may.
+    """Bounds on growth in one query: the values that may grow, and how far.
 
     Parameters
     ----------
     most : int
         Bytes that each of what grows may reach.
     patterns : int
-        How many patterns share the steps of matching.
+        The number of patterns that share the steps of matching.
     task : str
         The running task, for messages; empty where none is known.
     """
@@ -62,13 +62,13 @@ class TextGrowth:
         self.count = 0  # of bounds that were written
         self._sites = 0
 
-    def within(self, value: Typed, what: str, *, times: int | str = 1) -> Typed:
+    def within(self, value: Typed, label: str, *, times: int | str = 1) -> Typed:
         """A value that at run time is no larger than the bound, so many times.
 
         Parameters
         ----------
         times : int or str
-            How often it may come to be there; or a whole number as text for Spark.
+            The most times that it may come to be there; or a whole number as text for Spark.
 
         Raises
         ------
@@ -77,27 +77,27 @@ class TextGrowth:
         """
         size = size_of(value)
         if size is not None and isinstance(times, int):
-            self.require(size * times, what)
+            self.require(size * times, label)
             return value
         self.count += 1
         return Typed(
-            value.kind, f"{BOUNDED}({value.spark}, {times}, {self._most}L, {self._place(what)})", value.most)
+            value.kind, f"{BOUNDED}({value.spark}, {times}, {self._most}L, {self._place(label)})", value.most)
 
-    def require(self, size: int, what: str) -> None:
+    def require(self, size: int, label: str) -> None:
         """Raise ``InvalidConfig`` where a query makes more of any event than it may."""
         if size > self._most:
-            raise refused(f"lets {what} make {size:,} bytes of any event, and {self._most:,} is the most here",
+            raise refused(f"lets {label} make {size:,} bytes of any event, and {self._most:,} is the most here",
                           "Write shorter texts, or let a condition or substring before it take less.")
 
-    def together(self, values: Sequence[Typed], what: str) -> tuple[list[Typed], int | None]:
+    def together(self, values: Sequence[Typed], label: str) -> tuple[list[Typed], int | None]:
         """Values that are put into one, and the size of that as far as the query tells."""
         sizes = [size_of(value) for value in values]
-        self.require(sum(size or 0 for size in sizes), what)
+        self.require(sum(size or 0 for size in sizes), label)
         if sizes.count(None) == 0:
             return list(values), sum(size or 0 for size in sizes)
         if sizes.count(None) == 1:  # as long as before, and what the query adds
             return list(values), None
-        return [self.within(value, what) if size is None else value
+        return [self.within(value, label) if size is None else value
                 for value, size in zip(values, sizes, strict=True)], None
 
     def of_event(
@@ -110,47 +110,47 @@ class TextGrowth:
         plain : collection of int
             Those that are columns of the input.
         starred : collection of str
-            What else the event has, as text for Spark.
+            The other columns of the event, as text for Spark.
         """
-        seen, longer = set(starred), []
-        for place, value in values.items():
+        plain_texts, longer = set(starred), []
+        for index, value in values.items():
             if size_of(value) is not None:
                 continue
-            if place in plain and value.spark not in seen:
-                seen.add(value.spark)
+            if index in plain and value.spark not in plain_texts:
+                plain_texts.add(value.spark)
             else:
-                longer.append(place)
-        if not (seen or len(longer) > 1):
+                longer.append(index)
+        if not (plain_texts or len(longer) > 1):
             return dict(values)
-        return {**values, **{place: self.within(values[place], f"the column {names[place]}") for place in longer}}
+        return {**values, **{index: self.within(values[index], f"the column {names[index]}") for index in longer}}
 
-    def elements(self, listed: Typed, what: str, *, is_outermost: bool) -> Typed:
+    def elements(self, listed: Typed, label: str, *, is_outermost: bool) -> Typed:
         """A list of which each element is about to be worked on. Each counts, in functions within functions, too."""
         self._sites += is_outermost
         self.count += is_outermost
-        return Typed(listed.kind, self._counted(listed, what, self._sites if is_outermost else 0), listed.most)
+        return Typed(listed.kind, self._counted(listed, label, self._sites if is_outermost else 0), listed.most)
 
-    def element(self, made: Typed, what: str) -> Typed:
-        """What was made of an element of a list, and stays while the others are worked on."""
+    def element(self, made: Typed, label: str) -> Typed:
+        """A value made of an element of a list: it stays in memory while the others are worked on."""
         if made.kind is not None and made.kind != "string" and not _is_nested(made.kind):
             return made
-        return Typed(made.kind, self._counted(made, what, 0), made.most)
+        return Typed(made.kind, self._counted(made, label, 0), made.most)
 
-    def _counted(self, value: Typed, what: str, site: int) -> str:
-        return f"{COUNTED}({value.spark}, {self._most}L, {site}, {self._place(what)})"
+    def _counted(self, value: Typed, label: str, site: int) -> str:
+        return f"{COUNTED}({value.spark}, {self._most}L, {site}, {self._place(label)})"
 
-    def _place(self, what: str) -> str:
-        return literal(f"task {self._task}: {what}" if self._task else what)
+    def _place(self, label: str) -> str:
+        return literal(f"task {self._task}: {label}" if self._task else label)
 
-    def matching(self, what: str, *, in_list: bool) -> str:
-        """What a pattern may take, as arguments for Spark: steps, whether elements of a list share them, the place."""
+    def matching(self, label: str, *, in_list: bool) -> str:
+        """Bounds of a pattern, as arguments for Spark: steps, whether elements of a list share them, the place."""
         self.patterns += 1
-        return f"{self._steps}L, {str(in_list).lower()}, {self._place(what)}"
+        return f"{self._steps}L, {str(in_list).lower()}, {self._place(label)}"
 
     # -- functions -----------------------------------------------------------------------------------------------------
 
     def called(
-        self, name: str, values: Sequence[Typed], written: Sequence[str | None], given: str | None
+        self, name: str, values: Sequence[Typed], written: Sequence[str | None], kind: str | None
     ) -> tuple[list[Typed], int | None]:
         """The arguments of a function that is called, each bounded as it must be, and the size of the result as far as
         the query tells.
@@ -173,8 +173,8 @@ class TextGrowth:
                 return self._times(made, _SPLIT, name)
             case "to_json":
                 return self._times(made, _ESCAPED + _longest_name(values[0].kind or "") // _ELEMENT, name)
-            case "from_json" if "array<" in (given or "") or "map<" in (given or ""):
-                fields = (given or "").count(":") + 1
+            case "from_json" if "array<" in (kind or "") or "map<" in (kind or ""):
+                fields = (kind or "").count(":") + 1
                 return self._times(made, (_ELEMENT * fields + 3 * _ELEMENT) // _FIELD_CHARACTERS, name)
             case "lpad" | "rpad":
                 return made, _PADDED
@@ -186,25 +186,25 @@ class TextGrowth:
             case "upper" | "lower" | "trim" | "ltrim" | "rtrim" | "initcap" | "reverse" | "translate":
                 size = size_of(values[0])
                 return made, None if size is None else 4 * size
-            case _ if len(values) == 1 and (given or "").startswith(("array<", "map<")):
+            case _ if len(values) == 1 and (kind or "").startswith(("array<", "map<")):
                 return made, size_of(values[0])
         return made, None
 
-    def exploded(self, listed: Typed, what: str) -> Typed:
+    def exploded(self, listed: Typed, label: str) -> Typed:
         """A list that becomes an event for each element."""
-        return self.within(listed, what, times=_EXPLODED)
+        return self.within(listed, label, times=_EXPLODED)
 
-    def _times(self, made: list[Typed], times: int, what: str) -> tuple[list[Typed], int | None]:
+    def _times(self, made: list[Typed], times: int, label: str) -> tuple[list[Typed], int | None]:
         """The first argument, whose length is multiplied."""
         if times > 1:
-            made[0] = self.within(made[0], what, times=times)
+            made[0] = self.within(made[0], label, times=times)
         size = size_of(made[0])
         return made, None if size is None else size * times
 
-    def _product(self, value: Typed, by: Typed, what: str) -> Typed:
+    def _product(self, value: Typed, by: Typed, label: str) -> Typed:
         """A value that is multiplied by the length of another."""
         size = size_of(by)
-        return self.within(value, what, times=_length(by) if size is None else 1 + size)
+        return self.within(value, label, times=_length(by) if size is None else 1 + size)
 
     def _replaced(self, made: list[Typed], written: Sequence[str | None]) -> tuple[list[Typed], int | None]:
         text, by = size_of(made[0]), size_of(made[2])

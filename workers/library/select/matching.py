@@ -23,7 +23,7 @@ _LIKE_REMEDY = f"Write no backslashes, and {PATTERN_CHARACTERS.most:,} character
 
 
 def matched(scope: Any, node: exp.Like | exp.ILike | exp.RegexpLike) -> Typed:
-    """Whether a text matches a pattern that is written out."""
+    """A comparison of a text with a pattern that is written out."""
     word = {exp.Like: "LIKE", exp.ILike: "ILIKE", exp.RegexpLike: "RLIKE"}[type(node)]
     value, pattern = scope.typed(node.this), node.expression
     scope.expect(value, "text", word)

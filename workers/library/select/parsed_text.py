@@ -1,4 +1,4 @@
-"""What is written for Spark, held against what Spark's own parser reads in it, before any of it runs.
+"""Text that is written for Spark, held against what Spark's own parser reads in it, before any of it runs.
 
 `compiling` makes the text of checked parts alone. Should that have a hole, this is the wall behind it: the text is
 parsed as Spark parses it, and refused where it holds a node that no query can have (a subquery, a star, a call by a
@@ -48,9 +48,9 @@ def require_declared(nodes: Sequence[ParsedNode], columns: Collection[str]) -> N
             raise _undeclared(f"a node {kind.rpartition('.')[2]}")
 
 
-def _undeclared(what: str) -> UndeclaredExpression:
+def _undeclared(part: str) -> UndeclaredExpression:
     return UndeclaredExpression(
-        f"What was written for Spark has {what} in it, which the query has not.",
+        f"What was written for Spark has {part} in it, which the query has not.",
         remedy="Nothing of it has run. Write the query with plain names, and report it: the fault is Weir's.")
 
 
@@ -69,5 +69,5 @@ def read_condition(inputs: DataFrame, text: str, *, columns: Collection[str]) ->
 
 
 def parse_texts(session: SparkSession, texts: Sequence[str]) -> list[ParsedNode]:
-    """What Spark's parser makes of texts, without evaluating anything; a slot's session has the class for it."""
+    """Spark's parse of texts, without evaluating anything; a slot's session has the class for it."""
     return json.loads(session._jvm.weir.ParsedText.nodes(session._jsparkSession, json.dumps(texts)))

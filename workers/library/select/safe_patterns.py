@@ -45,7 +45,7 @@ class _Count:
 
 
 def is_bounded(pattern: str) -> bool:
-    """Whether matching takes time by a small power of the text's length.
+    """True where matching takes time by a small power of the text's length.
 
     Parameters
     ----------
@@ -69,30 +69,30 @@ def is_bounded(pattern: str) -> bool:
 
 def _check(items: Sequence[tuple[Any, Any]], follow: int, count: _Count, *, repeated: bool) -> None:
     """Go through a sequence. ``follow``: what may come behind it and fail there; 0 where nothing can fail any more."""
-    for place, (kind, what) in enumerate(items):
-        rest, is_empty = _first(items[place + 1:])
-        after = rest | follow if is_empty else rest
+    for index, (kind, argument) in enumerate(items):
+        next_characters, is_empty = _first(items[index + 1:])
+        after = next_characters | follow if is_empty else next_characters
         if kind in _REPEATS:
-            _check_repeat(what, after, count, repeated=repeated)
+            _check_repeat(argument, after, count, repeated=repeated)
         elif kind is sre.BRANCH:
-            firsts = [_first(branch) for branch in what[1]]
+            firsts = [_first(branch) for branch in argument[1]]
             _choose([first | (after | _END if may_be_empty else 0) for first, may_be_empty in firsts], count,
                     repeated=repeated)
-            for branch in what[1]:
+            for branch in argument[1]:
                 _check(branch, after, count, repeated=repeated)
         elif kind is sre.SUBPATTERN:
-            _check(what[3], after, count, repeated=repeated)
+            _check(argument[3], after, count, repeated=repeated)
         elif kind is sre.ATOMIC_GROUP:
-            _check(what, after, count, repeated=repeated)
+            _check(argument, after, count, repeated=repeated)
         elif kind in (sre.ASSERT, sre.ASSERT_NOT):
             count.loose += repeated  # it is looked ahead from each place
-            _check(what[1], 0, count, repeated=repeated)
+            _check(argument[1], 0, count, repeated=repeated)
         elif kind not in (sre.LITERAL, sre.NOT_LITERAL, sre.ANY, sre.IN, sre.AT):
             raise _TooLoose
 
 
-def _check_repeat(what: tuple[Any, Any, Any], after: int, count: _Count, *, repeated: bool) -> None:
-    least, most, body = what
+def _check_repeat(argument: tuple[Any, Any, Any], after: int, count: _Count, *, repeated: bool) -> None:
+    least, most, body = argument
     first, may_be_empty = _first(body)
     if least == most == 1:
         return _check(body, after, count, repeated=repeated)
@@ -123,34 +123,34 @@ def _choose(firsts: Sequence[int], count: _Count, *, repeated: bool) -> None:
 def _first(items: Sequence[tuple[Any, Any]]) -> tuple[int, bool]:
     """With which characters a sequence may begin, and whether it may be empty."""
     characters = 0
-    for kind, what in items:
-        some, may_be_empty = _first_of(kind, what)
+    for kind, argument in items:
+        some, may_be_empty = _first_of(kind, argument)
         characters |= some
         if not may_be_empty:
             return characters, False
     return characters, True
 
 
-def _first_of(kind: Any, what: Any) -> tuple[int, bool]:
+def _first_of(kind: Any, argument: Any) -> tuple[int, bool]:
     if kind is sre.LITERAL:
-        return _set_of(what), False
+        return _set_of(argument), False
     if kind is sre.NOT_LITERAL:
-        return _ALL & ~_set_of(what) | _OTHER, False
+        return _ALL & ~_set_of(argument) | _OTHER, False
     if kind is sre.ANY:
         return _ALL, False
     if kind is sre.IN:
-        return _class(what), False
+        return _class(argument), False
     if kind in _REPEATS:
-        characters, may_be_empty = _first(what[2])
-        return characters, may_be_empty or what[0] == 0
+        characters, may_be_empty = _first(argument[2])
+        return characters, may_be_empty or argument[0] == 0
     if kind is sre.BRANCH:
-        firsts = [_first(branch) for branch in what[1]]
+        firsts = [_first(branch) for branch in argument[1]]
         return reduce(or_, (first for first, _ in firsts), 0), any(may_be_empty for _, may_be_empty in firsts)
     if kind is sre.SUBPATTERN:
-        return _first(what[3])
+        return _first(argument[3])
     if kind is sre.ATOMIC_GROUP:
-        return _first(what)
-    if kind is sre.AT and what in (sre.AT_END, sre.AT_END_STRING):
+        return _first(argument)
+    if kind is sre.AT and argument in (sre.AT_END, sre.AT_END_STRING):
         return _LINE_ENDS | _END, False
     return 0, True  # a place, or what looks ahead or back
 
@@ -161,16 +161,16 @@ def _set_of(code: int) -> int:
 
 def _class(parts: Sequence[tuple[Any, Any]]) -> int:
     characters, is_negated = 0, False
-    for kind, what in parts:
+    for kind, argument in parts:
         if kind is sre.NEGATE:
             is_negated = True
         elif kind is sre.LITERAL:
-            characters |= _set_of(what)
+            characters |= _set_of(argument)
         elif kind is sre.RANGE:
-            characters |= reduce(or_, (1 << code for code in range(what[0], min(what[1], _ASCII - 1) + 1)), 0)
-            characters |= _OTHER if what[1] >= _ASCII else 0
+            characters |= reduce(or_, (1 << code for code in range(argument[0], min(argument[1], _ASCII - 1) + 1)), 0)
+            characters |= _OTHER if argument[1] >= _ASCII else 0
         else:
-            characters |= _CATEGORY[what]
+            characters |= _CATEGORY[argument]
     return _ALL & ~characters | _OTHER if is_negated else characters
 
 

@@ -29,7 +29,7 @@ _CASTABLE = {
 
 
 def is_number(kind: str | None) -> bool:
-    """Whether a type is one of numbers."""
+    """True where a type is one of numbers."""
     return kind is not None and (kind in (*INTEGERS, "float", "double") or kind.startswith("decimal"))
 
 
@@ -53,7 +53,7 @@ def together(one: str | None, other: str | None) -> str | None:
 
 
 def digits_of(kind: str | None) -> tuple[int, int] | None:
-    """How many digits an exact number's type has, and how many behind the point; None for other types."""
+    """Precision and scale of an exact number's type; None for other types."""
     return (_DIGITS[kind], 0) if kind in _DIGITS else decimal_of(kind or "")
 
 
@@ -86,13 +86,13 @@ def decimal_result(sign: str, one: str, other: str) -> str:
 
 
 def arithmetic(kind: str | None) -> str | None:
-    """What a number is calculated as: int, bigint, its own decimal, or double."""
+    """The type in which a number is calculated: int, bigint, its own decimal, or double."""
     results = {"tinyint": "int", "smallint": "int", "int": "int", "bigint": "bigint", UNKNOWN: UNKNOWN}
     return kind if kind and decimal_of(kind) else results.get(kind, "double")
 
 
 def may_cast(kind: str | None, to: str) -> bool:
-    """Whether values of a type can be cast to another, with null for what does not fit."""
+    """True where values of a type can be cast to another, with null for what does not fit."""
     if kind in (UNKNOWN, VOID):
         return True
     if kind.startswith(("array<", "map<", "struct<")):

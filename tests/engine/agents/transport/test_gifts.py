@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from collections import Counter
@@ -10,6 +11,7 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 
 import pytest
+import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -181,3 +183,27 @@ def test_gifts_share_a_window():
         offer(broker, f"weir:handover:{sharing}", parcel, expires_s=60, sharing=sharing)
         assert len(broker.hgetall(f"weir:handover:{sharing}")) - 1 == max(1, WINDOW // sharing)
     assert broker.hget("weir:handover:4", MANIFEST) is not None
+
+
+@pytest.mark.parametrize("refused", [3, 99])
+def test_a_gift_that_may_not_be_read_yet_is_read_later_and_told_only_where_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: int
+) -> None:
+    warned: list[str] = []
+    monkeypatch.setattr(state_transport, "logger", lambda: SimpleNamespace(
+        info=lambda *_, **__: None, warning=lambda _what, **facts: warned.append(facts["why"])))
+    broker, store = PlayedRedis(), SlotStore(tmp_path / "n2", tmp_path / "n2" / "slot-0")
+    gift, attempts = keys.gift_name("f1-0", HEIR.id), itertools.count()
+    broker.hset(keys.handover(gift), "near", 1)
+
+    def fields(broker: PlayedRedis, key: str, *names: str, read=gifts.fields_of) -> list[bytes | None]:
+        if key == keys.handover(gift) and next(attempts) < refused:
+            raise redis.exceptions.NoPermissionError("No permissions to access a key")
+        return read(broker, key, *names)
+
+    monkeypatch.setattr(gifts, "fields_of", fields)
+    carrier = Carrier(broker, store, clock_ms=iter(range(0, 10**9, 50)).__next__)
+    for _ in range(500):
+        carrier.turn(TAKES, "0")
+    assert store.has(gift, "near")
+    assert warned == ([] if refused < 9 else ["NoPermissionError: No permissions to access a key"])

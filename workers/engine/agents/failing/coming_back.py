@@ -28,7 +28,7 @@ def in_turn(
     Parameters
     ----------
     desired : iterable of WantedFragment
-        What the slot should run, upstream first.
+        Fragments that the slot should run, upstream first.
     coming : callable
         Gives the fragments that begin now, up to the end of their first batch; asked where any is to start.
     """
@@ -45,16 +45,17 @@ def in_turn(
     return (*others, *sorted(starts, key=rank)[:max(0, AT_ONCE - len(coming()))])
 
 
-def urgency(wanted: Mapping[str, WantedFragment]) -> list[str]:
+def urgency(fragments: Mapping[str, WantedFragment]) -> list[str]:
     """Fragments in the order in which they are missed most; a writer is always before those who read it."""
     readers = {
         name: {reader for of in (*fragment.outlets.values(), *(routes.keys() for routes in fragment.routes.values()))
                for reader in of}
-        for name, fragment in wanted.items()}
+        for name, fragment in fragments.items()}
     behind: dict[str, set[str]] = {}
-    for name in reversed(wanted):  # upstream first: readers are known by now
+    for name in reversed(fragments):  # upstream first: readers are known by now
         behind[name] = readers[name].union(*(behind.get(reader, ()) for reader in readers[name]))
     strictest_ms = {
-        name: min([fragment.trigger_ms, *(wanted[other].trigger_ms for other in behind[name] if other in wanted)])
-        for name, fragment in wanted.items()}
-    return sorted(wanted, key=lambda name: (strictest_ms[name], -len(behind[name])))
+        name: min([fragment.trigger_ms, *(
+            fragments[reader].trigger_ms for reader in behind[name] if reader in fragments)])
+        for name, fragment in fragments.items()}
+    return sorted(fragments, key=lambda name: (strictest_ms[name], -len(behind[name])))

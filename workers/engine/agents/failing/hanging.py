@@ -38,9 +38,9 @@ INTERVALS = 3  # of its own that must have passed as well
 
 @dataclass(frozen=True, slots=True)
 class Doing:
-    """What a query does at one look: its run, its newest batch that ended (-1: none), how far apart its batches are to
-    begin, and how to ask whether events wait that it could read, whether a job of it is under way, and where its thread
-    is. What costs more is asked later."""
+    """The activity of a query at one look: its run, its newest batch that ended (-1: none), how far apart its batches
+    are to begin, and how to ask whether events wait that it could read, whether a job of it is under way, and where its
+    thread is. What costs more is asked later."""
 
     run_id: str
     newest: int
@@ -62,8 +62,8 @@ class _Still:
 
 
 class HangingQueries:
-    """Which queries stand still, by looks a few seconds apart. A look that comes late counts for no longer than one in
-    time: the driver had no turn meanwhile."""
+    """Detects queries that stand still, by looks a few seconds apart. A look that comes late counts for no longer than
+    one in time: the driver had no turn meanwhile."""
 
     def __init__(self) -> None:
         self._still: dict[str, _Still] = {}  # by fragment
@@ -85,9 +85,9 @@ class HangingQueries:
                 continue
             still = replace(last, since_ms=last.since_ms + late_ms, there_since_ms=last.there_since_ms + late_ms)
             if now_ms - still.since_ms >= HANGS_MS // 2:
-                place = query.place()
-                there_since_ms = still.there_since_ms if place == still.place else now_ms
-                still = replace(still, place=place, there_since_ms=there_since_ms)
+                stack_place = query.place()
+                there_since_ms = still.there_since_ms if stack_place == still.place else now_ms
+                still = replace(still, place=stack_place, there_since_ms=there_since_ms)
             self._still[name] = still
             for_ms = now_ms - still.since_ms
             if for_ms < max(HANGS_MS, INTERVALS * query.interval_ms):
@@ -97,13 +97,13 @@ class HangingQueries:
         return hang
 
     def is_behind(self, fragment_id: str, *, now_ms: int) -> bool:
-        """Whether events have waited for a query of this fragment for more than a few looks, as was seen last."""
+        """True where events have waited for a query of this fragment for more than a few looks, as was seen last."""
         still = self._still.get(fragment_id)
         return still is not None and now_ms - still.since_ms > 2 * LOOK_MS
 
 
 def hangs(stack: str) -> FragmentFailed:
-    """What people are told of a query that hangs."""
+    """The failure of a query that hangs, with a message for people."""
     at = next((line for line in stack.splitlines() if not line.startswith(("java.", "jdk."))), "a place unknown")
     return FragmentFailed(
         f"The query hangs: events wait for it, and for a minute it has worked on none. Its thread waits in {at}.",

@@ -1,4 +1,5 @@
-"""What is suspected of the queries of a slot, or of what a connector host works at, in a file that outlives both."""
+"""Suspicions about the queries of a slot, or the sources and sinks of a connector host, in a file that outlives
+both."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class KeptSuspicion:
     Parameters
     ----------
     event : str
-        What is logged whenever it is another one.
+        The event that is logged whenever the suspicion changes.
     """
 
     def __init__(self, path: Path, *, event: str) -> None:
@@ -38,7 +39,7 @@ class KeptSuspicion:
 
 
 def read_record(path: Path, read: Callable[[Any], Record]) -> Record | None:
-    """What stands in a JSON file; None where it is not there, or is none of what is written there."""
+    """The record in a JSON file; None where it is not there, or is no such record."""
     try:
         return read(json.loads(path.read_text()))
     except FileNotFoundError:

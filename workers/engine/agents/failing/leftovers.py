@@ -1,4 +1,4 @@
-"""What a driver still works at for queries that are over: a thread in one expression that does not end.
+"""Work of a driver for queries that are over: a thread in one expression that does not end.
 
 Spark interrupts the tasks of a query that is stopped, and they notice between two events. One that is within an event,
 as in a function that takes hours for it, goes on, and takes a core from the queries beside it; only the end of its

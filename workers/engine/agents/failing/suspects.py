@@ -32,7 +32,7 @@ class Suspects:
             self._kept.keep(self._kept.now.after(death, batching=batching))
 
     def look(
-        self, runs: dict[str, FragmentRun], wanted: Mapping[str, WantedFragment], *, now_ms: int,
+        self, runs: dict[str, FragmentRun], fragments: Mapping[str, WantedFragment], *, now_ms: int,
         give_up: Callable[[FragmentRun, FragmentFailed], None],
     ) -> None:
         """Let the next one have its turn, and hold back who is still to have one, or none any more.
@@ -45,18 +45,18 @@ class Suspects:
         now = self._kept.now
         if now == Suspicion(at_ms=now.at_ms, why=now.why):
             return
-        now = now.only(wanted)
+        now = now.only(fragments)
         for query in sorted(now.given_up):
-            if wanted[query].paused:  # resumed, it is tried anew
+            if fragments[query].paused:  # resumed, it is tried anew
                 now = now.pardoned(query)
-        now = self._look_at_turn(now, runs, wanted, now_ms)
+        now = self._look_at_turn(now, runs, fragments, now_ms)
         for query in sorted(now.waiting | now.given_up):
             run = runs.setdefault(query, FragmentRun(query, now_ms=now_ms))
-            if run.state is not FragmentState.STOPPED or run.actual().busy or wanted[query].paused:
+            if run.state is not FragmentState.STOPPED or run.actual().busy or fragments[query].paused:
                 continue
             if query in now.given_up:
-                run.fragment = wanted[query]
-                tasks = [task.id for task in wanted[query].tasks]
+                run.fragment = fragments[query]
+                tasks = [task.id for task in fragments[query].tasks]
                 give_up(run, FragmentFailed(now.in_words(), is_final=True, tasks=tasks))
             else:
                 run.retries(at_ms=now_ms + 2 * TICK_MS)
@@ -67,7 +67,7 @@ class Suspects:
         self._kept.keep(self._kept.now.pardoned(query))
 
     def _look_at_turn(
-        self, now: Suspicion, runs: Mapping[str, FragmentRun], wanted: Mapping[str, WantedFragment], now_ms: int
+        self, now: Suspicion, runs: Mapping[str, FragmentRun], fragments: Mapping[str, WantedFragment], now_ms: int
     ) -> Suspicion:
         if not now.suspects:
             return now
@@ -75,7 +75,7 @@ class Suspects:
         if self._turn is None or self._turn[0] != query:
             self._turn = (query, now_ms)
         run, tried_ms = runs.get(query), now_ms - self._turn[1]
-        if wanted[query].paused or tried_ms >= TURN_MS:
+        if fragments[query].paused or tried_ms >= TURN_MS:
             return now.tried(query, cleared=False)
         if run is None or run.actual().busy or run.state in (FragmentState.STOPPED, FragmentState.STARTING):
             return now

@@ -1,4 +1,4 @@
-"""What a node keeps on its disk: what it was told, checkpoints, and stores of folds.
+"""Files of a node on its disk: its desired state, checkpoints, and stores of folds.
 
 Imports the modules beside it and the library's stores. Read ``node_store.py`` first.
 """

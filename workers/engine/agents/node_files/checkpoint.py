@@ -1,4 +1,4 @@
-"""How far a query has come, read from its checkpoint without Spark."""
+"""The progress of a query, read from its checkpoint without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CheckpointProgress:
 
 
 def read_progress(checkpoint: Path) -> CheckpointProgress:
-    """How far a checkpoint has come; one that is not there has not begun."""
+    """The progress of a checkpoint; one that is not there has not begun."""
     batch = max(_batches(checkpoint / "offsets"), default=-1)
     done = max(_batches(checkpoint / "commits"), default=-1)
     opened = open_streams.journal(checkpoint)

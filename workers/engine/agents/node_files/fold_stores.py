@@ -47,7 +47,7 @@ class FoldStores:
 
     @property
     def folder(self) -> Path:
-        """Where they are."""
+        """The folder of the stores."""
         return self.data_dir / FOLDER
 
     def bytes_of(self, fragment_id: str) -> int:
@@ -85,7 +85,7 @@ class FoldStores:
         Parameters
         ----------
         takes : mapping of str to ranges
-            Which ranges of whose states. What is not in a store comes at last.
+            Ranges of key groups, by the fragment whose states they are. What is not in a store comes at last.
         """
         rows: dict[str, dict[str, GivenRows]] = {}
         for giver, ranges in takes.items():
@@ -94,13 +94,13 @@ class FoldStores:
         brought = 0
         for fold, givers in rows.items():
             with suppress(StateLost):  # a giver has another store by now
-                if all(is_by_key(self.folder, given.store) for given in givers.values()):
+                if all(is_by_key(self.folder, giver_rows.store) for giver_rows in givers.values()):
                     brought += bring(self.folder, _keys_store(heir, fold), givers)
         return brought
 
-    def keys_taken(self, heir: str, left: Mapping[str, LeftKeys]) -> States:
-        """What others have left for an heir of the keys that it takes: in a store of its own where all is in stores,
-        else as texts.
+    def keys_taken(self, heir: str, left_keys: Mapping[str, LeftKeys]) -> States:
+        """The states that others left for an heir, of the keys that it takes: in a store of its own where all is in
+        stores, else as texts.
 
         Raises
         ------
@@ -108,32 +108,34 @@ class FoldStores:
             A store is gone, or does not have the version that was left.
         """
         folds: dict[tuple[str, int], dict[str, str]] = {}
-        for giver, given in left.items():
-            for task, texts in given.states.items():
+        for giver, giver_keys in left_keys.items():
+            for task, texts in giver_keys.states.items():
                 for index, text in enumerate(texts):
                     fold = folds.setdefault((task, index), {})
                     fold.update({giver: text} if text is not None else {})
         states: dict[str, list[str | None]] = {}
         for (task, index), texts in sorted(folds.items()):
             task_texts = states.setdefault(task, [])
-            task_texts += [None] * (index - len(task_texts)) + [self._taken(heir, fold_name(task, index), texts, left)]
+            text = self._taken(heir, fold_name(task, index), texts, left_keys)
+            task_texts += [None] * (index - len(task_texts)) + [text]
         return states
 
-    def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left: Mapping[str, LeftKeys]) -> str | None:
+    def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left_keys: Mapping[str, LeftKeys]) -> str | None:
         pointers = {giver: Pointer.read(text) for giver, text in texts.items()}
         is_rows = bool(pointers) and all(
             pointer is not None and is_by_key(self.folder, pointer.store) for pointer in pointers.values())
         if not is_rows:
             remove(self.folder / _keys_store(heir, fold))
             return states_of_keys([
-                (self._whole(text, is_final=left[giver].is_final), left[giver].ranges)
+                (self._whole(text, is_final=left_keys[giver].is_final), left_keys[giver].ranges)
                 for giver, text in texts.items()])
         [(giver, pointer), *others] = pointers.items()
         if pointer and not others and pointer.store.startswith(f"{gift_name(giver, heir)}."):
             return str(pointer)  # it came from another node, with these keys alone
         store = _keys_store(heir, fold)
         bring(self.folder, store, {
-            giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
+            giver: GivenRows(
+                pointer.store, tuple(left_keys[giver].ranges), None if left_keys[giver].is_final else pointer)
             for giver, pointer in pointers.items() if pointer})
         return str(as_of(self.folder, store))
 
@@ -162,7 +164,7 @@ class FoldStores:
         Parameters
         ----------
         is_final : bool
-            Whether who has left them works on, so that its store may be at any later version.
+            True where the fragment that has left them works on, so that its store may be at any later version.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a node was told: files in its own folder, which survive everything else.
+"""The desired state and other orders of a node: files in its own folder, which survive everything else.
 
     <data-dir>/nodes/<node>/told/desired.json    the newest desired state that reached the node
     <data-dir>/nodes/<node>/told/known.json      fragments that it works for, or has to clear away
@@ -35,8 +35,8 @@ DESIRED, INTERVALS_FILE, KNOWN_FILE = "desired.json", "intervals.json", "known.j
 
 @dataclass(frozen=True, slots=True)
 class CopyWishes:
-    """Where copies of the state of a node's fragments are to be, whose state it is to hold and of which node, and the
-    nodes that report."""
+    """The copies of state that a node is to make: the holders of its own fragments' states, the fragments of other
+    nodes whose states it is to hold, and the nodes that report."""
 
     own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class CopyWishes:
 
 @dataclass(frozen=True, slots=True)
 class NodeStore:
-    """Where a node keeps what it was told."""
+    """The files in which a node keeps its desired state and other orders."""
 
     data_dir: Path
     node: str
@@ -129,13 +129,13 @@ class NodeStore:
         write_atomically(self.desired_path, text)
         heirs = whole.heirs_elsewhere
         takers = {taker.id: taker for taker in whole.takers}
-        for folder, wanted in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
-            for name in names_in(self.folder / folder) - wanted.keys():
+        for folder, names in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
+            for name in names_in(self.folder / folder) - names.keys():
                 remove_anything(self.folder / folder / name)
         return True
 
     def read_death(self, slot: str) -> Death | None:
-        """How the last driver of a slot ended that ended by itself; None where none has."""
+        """The last death of a slot's driver that ended by itself; None where none has."""
         try:
             document = json.loads((self.folder / TOLD / f"died-{slot}").read_text())
         except FileNotFoundError:
@@ -148,7 +148,7 @@ class NodeStore:
         write_atomically(self.folder / TOLD / f"died-{slot}", json.dumps(asdict(death)))
 
     def read_copy_wishes(self) -> CopyWishes | None:
-        """Where copies of state are to be; None where there are none at all."""
+        """The copies of state that are to be made; None where there are none at all."""
         try:
             document = json.loads((self.folder / TOLD / COPIES_FILE).read_text())
         except FileNotFoundError:
@@ -173,7 +173,7 @@ class NodeStore:
         write_atomically(self.qos_path, QOS_SETUPS.dumps(setup))
 
     def read_intervals(self) -> Mapping[str, int]:
-        """How far apart batches are to be as managers chose it, in ms by query."""
+        """Intervals of batches that managers chose, in ms by query."""
         try:
             return INTERVALS.loads(self.intervals_path.read_text()).intervals_ms
         except FileNotFoundError:
@@ -203,14 +203,14 @@ class NewestDesired:
 
     def __call__(self) -> DesiredState:
         file = _state_of(self._store.desired_path)
-        held = self._known
+        newest = self._known
         if not file:
-            return held[1]
+            return newest[1]
         file += _state_of(self._store.intervals_path)
-        if held[0] != file:  # before it is read: what replaces it meanwhile is read the next time
+        if newest[0] != file:  # before it is read: what replaces it meanwhile is read the next time
             desired = with_intervals(self._store.read_desired(), self._store.read_intervals())
-            held = self._known = (file, desired)
-        return held[1]
+            newest = self._known = (file, desired)
+        return newest[1]
 
 
 def _state_of(path: Path) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a slot does so that what runs becomes what is desired: snapshot, decision, instructions, actuators.
+"""Reconciliation on a slot, which makes what runs what is desired: snapshot, decision, instructions, actuators.
 
 Imports the modules beside it, ``node_files`` and ``transport``, nothing of ``supervising``. Read ``reconcile.py``
 first, then ``decisions.py`` and ``executor.py``.

@@ -149,7 +149,7 @@ class BrokerActuator:
                 broker.hset(valve, LEFT, 1)
             case ComeBack():
                 broker.hdel(valve, LEFT)
-                self._around.store.record_left(fragment_id, left=False)
+                self._around.store.record_left(fragment_id, has_left=False)
             case KeepMeters():
                 broker.persist(keys.meter(fragment_id))
             case ForgetFragment(stood_by):

@@ -83,7 +83,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """What was left to expire is used again."""
+    """Use again a channel that was left to expire."""
 
     channel: str
 
@@ -233,7 +233,7 @@ class BeginRanges:
 
 @dataclass(frozen=True, slots=True)
 class KeepInputs:
-    """Where the fragment records ranges, these channels are kept from these offsets on, too, before it reads there."""
+    """Keep these channels from these offsets on, too, before the fragment reads there, where it records ranges."""
 
     offsets: Mapping[str, Offset]
     streams: Mapping[str, str] = field(default_factory=dict)

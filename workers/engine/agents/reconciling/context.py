@@ -17,7 +17,7 @@ from .started_fragments import SlotStore
 
 @dataclass(frozen=True, slots=True)
 class SlotContext:
-    """What acting on a slot needs, the same for every fragment."""
+    """The context of a slot: Spark, the broker and the store, the same for every fragment."""
 
     engine: Engine
     channels: Channels

@@ -1,4 +1,4 @@
-"""What to do about one fragment: its snapshot and an action in, instructions out. Pure.
+"""The decision about one fragment: its snapshot and an action in, instructions out. Pure.
 
 ``reconcile.py`` says, for the whole slot and without asking the broker, which actions there are. Here one of them
 becomes instructions with everything resolved. Where something has to be seen after a step, the last instruction is

@@ -1,4 +1,4 @@
-"""What a slot knows of its node's desired state, and how soon it knows it.
+"""A slot's view of its node's desired state, and how soon it is up to date.
 
 A slot looks at the node's store when its agent tells it of a change, and, should that have been lost, once in a worker
 cycle (T_W of paper [4], section 3.4). Between two looks it goes on with what it knows.
@@ -29,7 +29,7 @@ class DesiredView:
         self._look_at_ms = 0
 
     def at(self, now_ms: int) -> DesiredState:
-        """What is known at this time, in ms since the epoch."""
+        """The newest desired state at this time, in ms since the epoch."""
         if now_ms >= self._look_at_ms:
             self._look_at_ms = now_ms + self._cycle_ms  # before the look: a change that comes meanwhile is not missed
             self._known = self._newest()

@@ -1,4 +1,4 @@
-"""How a fragment comes to rest: to hand over, to pause, or to leave. Pure.
+"""Decisions by which a fragment comes to rest: to hand over, to pause, or to leave. Pure.
 
 It reads what is left, stops between two batches, and only then is it recorded what it leaves. A batch that was planned
 and not done is repeated before that, for what it read may be freed later. One that pauses does without, where the batch
@@ -119,29 +119,29 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
         return (read, Resume(), RecordSaved(left_by(snapshot, fragment), action.savepoints))
     if heirs:
         return (read, Resume(), RecordCopy(heirs))
-    left = left_by(snapshot, fragment)
+    savepoint = left_by(snapshot, fragment)
     # Blocks that were not done yet are none that the copy has; and it is of the channels that the batch read.
     progress = snapshot.records.progress
-    left = replace(left, last_offsets={}, offsets=dict(progress.offsets), repeats=progress.batch + 1)
+    savepoint = replace(savepoint, last_offsets={}, offsets=dict(progress.offsets), repeats=progress.batch + 1)
     names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
     unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
-              if item.channel not in left.offsets}
-    places = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
+              if item.channel not in savepoint.offsets}
+    places = {**savepoint.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
     recorded = snapshot.records.known
     streams = streams_by_channel((*snapshot.running.inputs, *(recorded.inputs if recorded is not None else ())))
-    if streams and left.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
+    if streams and savepoint.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
         return (Resume(), RetryAt(snapshot.now_ms + RETRY_MS))
-    return (read, BeginRanges(place_of(left), places, streams), Resume(), RecordCopy(names, left))
+    return (read, BeginRanges(place_of(savepoint), places, streams), Resume(), RecordCopy(names, savepoint))
 
 
 def _copy_at_rest(snapshot: Snapshot, action: CopyState) -> Instructions:
     if snapshot.has_query or not action.holders:
         return ()
-    left = left_at_rest(snapshot.records, action.fragment)
+    savepoint = left_at_rest(snapshot.records, action.fragment)
     names = tuple(keys.copy_name(snapshot.id, node) for node in action.holders)
-    place = place_of(left)
-    rest = RestRanges(place, max(left.batch_bases.values(), default=0))
-    return (ReadState(state_left(snapshot.records)), rest, BeginRanges(place, {}), RecordCopy(names, left))
+    place = place_of(savepoint)
+    rest_ranges = RestRanges(place, max(savepoint.batch_bases.values(), default=0))
+    return (ReadState(state_left(snapshot.records)), rest_ranges, BeginRanges(place, {}), RecordCopy(names, savepoint))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
@@ -187,9 +187,9 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on. Copies that
     others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
     """
-    left = left_at_rest(snapshot.records, fragment)
+    savepoint = left_at_rest(snapshot.records, fragment)
     taken_on = () if snapshot.records.known is not None else (TakeOn(fragment),)
     return (
-        *taken_on, RestRanges(None, max(left.batch_bases.values(), default=0)),
+        *taken_on, RestRanges(None, max(savepoint.batch_bases.values(), default=0)),
         RecordPause(paused=True),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

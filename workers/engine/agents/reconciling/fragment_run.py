@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import States
+from scheduler.model.errors import InvalidTransition
 from workers.engine.channels.open_streams import QueryMode
 
 from .. import backoff
-from .reconcile import Actual, FragmentState, check_transition
+from .reconcile import Actual, FragmentState
 
 if TYPE_CHECKING:
     from workers.engine.spark.compile import CompiledQuery
@@ -22,6 +23,23 @@ if TYPE_CHECKING:
 
 MOST_ROUNDS = 8  # that are remembered: more than are waited for
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
+
+
+TRANSITIONS: Mapping[FragmentState, frozenset[FragmentState]] = {
+    FragmentState.STOPPED: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.STARTING: frozenset({FragmentState.WAITING, FragmentState.RUNNING, FragmentState.BACKOFF}),
+    FragmentState.WAITING: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.RUNNING: frozenset({FragmentState.DRAINING, FragmentState.BACKOFF}),
+    FragmentState.BACKOFF: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
+    FragmentState.DRAINING: frozenset({FragmentState.STOPPED}),
+}
+
+
+def check_transition(fragment_id: str, before: FragmentState, after: FragmentState) -> None:
+    """Raise InvalidTransition where the table has no such move."""
+    if after not in TRANSITIONS[before]:
+        message = f"Fragment {fragment_id} cannot go from {before} to {after}."
+        raise InvalidTransition(message, fragment=fragment_id, before=before, after=after)
 
 
 class FragmentRun:
@@ -69,19 +87,19 @@ class FragmentRun:
 
     @property
     def state(self) -> FragmentState:
-        """Where it stands."""
+        """The state of the fragment."""
         with self._lock:
             return self._state
 
     @property
     def since_ms(self) -> int:
-        """Since when it stands there."""
+        """The time since which it is in this state, in ms since the epoch."""
         with self._lock:
             return self._since_ms
 
     @property
     def has_done_a_batch(self) -> bool:
-        """Whether its query has, since it began, as far as was reported."""
+        """True where its query has, since it began, as far as was reported."""
         with self._lock:
             return self._has_done_a_batch
 
@@ -93,7 +111,7 @@ class FragmentRun:
 
     @property
     def routes(self) -> Routes:
-        """How streams are divided for divided readers."""
+        """Routes of streams to divided readers."""
         with self._lock:
             return self._routes
 
@@ -129,7 +147,7 @@ class FragmentRun:
         Parameters
         ----------
         activate_at_ms : int, optional
-            When it is looked at whether routes are in force.
+            The time of the next look at whether routes are in force, in ms since the epoch.
         """
         with self._lock:
             self._move(FragmentState.RUNNING, now_ms)
@@ -142,13 +160,13 @@ class FragmentRun:
             self.query, self.run_id, self.compiled = query, run_id, None
 
     def waits(self, *, retry_at_ms: int, now_ms: int) -> None:
-        """What it reads is not there yet."""
+        """Note that its input is not there yet."""
         with self._lock:
             self._move(FragmentState.WAITING, now_ms)
             self._retry_at_ms = retry_at_ms
 
     def looks_now(self) -> None:
-        """What it waits for may have come."""
+        """Look again now: its input may have come."""
         with self._lock:
             if self._state is FragmentState.WAITING:
                 self._retry_at_ms = None
@@ -175,7 +193,7 @@ class FragmentRun:
             return None if self._gave_up else self._retry_at_ms
 
     def may_stand_by(self, *, now_ms: int) -> bool:
-        """Whether no query that stood by has failed just now."""
+        """True where no query that stood by has failed just now."""
         return now_ms >= self._stands_by_from_ms
 
     def standby_failed(self, *, now_ms: int) -> None:
@@ -210,7 +228,7 @@ class FragmentRun:
         Parameters
         ----------
         trigger_ms : int, optional
-            How far apart its batches were asked to begin.
+            The interval that its batches were asked to have, in ms.
         """
         with self._lock:
             if trigger_ms is not None:

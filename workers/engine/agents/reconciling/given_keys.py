@@ -34,20 +34,21 @@ if TYPE_CHECKING:
 
 
 def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
-    """What another has left for an heir: of the keys that it gave away, or of all when it ended; None while neither."""
+    """The savepoint that another left for an heir: of the keys that it gave away, or of all when it ended; None while
+    neither."""
     return store.ended(gift_name(giver, heir)) or store.ended(giver)
 
 
-def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
+def not_given(desired: DesiredState, fragments: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
     """The keys that some fragments have still to give away while they work on."""
-    givers = {fragment.id: fragment for fragment in wanted if not fragment.leaving and not fragment.paused}
+    givers = {fragment.id: fragment for fragment in fragments if not fragment.leaving and not fragment.paused}
     return tuple(
         CopyState(givers[name], heir=heir) for heir, names in _waiting(desired, store) for name in names
         if name in givers and store.ended(gift_name(name, heir.id)) is None)
 
 
 def keys_change_hands(desired: DesiredState, slot: str, store: SlotStore, runs: Mapping[str, FragmentRun]) -> bool:
-    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not; or one that
+    """True where others are to take keys of any fragment of a slot, which works on or leaves, and have not; or one that
     runs there does not yet read where keys go on."""
     fragments = {fragment.id: fragment for fragment in desired.of_slot(slot)}
     return any(name in fragments for _, names in _waiting(desired, store) for name in names) or any(
@@ -102,4 +103,4 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
 def _overlap(first: int, size: int, ranges: Collection[tuple[int, int]]) -> bool:
     """Whether a range, which may go over the ring's end, has a key group of others."""
     return any(
-        (other - first) % KEY_GROUPS < size or (first - other) % KEY_GROUPS < others for other, others in ranges)
+        (begin - first) % KEY_GROUPS < size or (first - begin) % KEY_GROUPS < others for begin, others in ranges)

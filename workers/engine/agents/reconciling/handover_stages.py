@@ -18,7 +18,7 @@ from workers.engine.channels import keys
 
 
 class HandoverStage(StrEnum):
-    """How far a fragment that hands over has come."""
+    """The stage of a fragment that hands over."""
 
     WORK = "work"  # what it reads has not come to its end
     COPY = "copy"  # it works, and a copy of its state is to go ahead to another node
@@ -38,8 +38,8 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     those that shall go on: only the last of each line count.
     """
     is_from_elsewhere = desired.is_from_elsewhere(fragment)
-    wanted = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
-    givers = {name for name, other in wanted.items() if other.leaving or name in fragment.taken}
+    inherited = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
+    givers = {name for name, predecessor in inherited.items() if predecessor.leaving or name in fragment.taken}
     givers.update(fragment.remote_givers)
     names = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
     others = {**desired.heirs_elsewhere, **desired.outgoing}
@@ -59,7 +59,7 @@ def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment,
 def stage_of(
     desired: DesiredState, fragment_id: str, *, begun: Collection[str], ended: Collection[str], may_end: bool = True
 ) -> HandoverStage:
-    """How far a fragment that hands over has come.
+    """The stage of a fragment that hands over.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def stage_of(
         The fragments that have left a record of their beginning (those of other nodes: that have said so), or of their
         end.
     may_end : bool
-        Whether those that shall go on with it stand by, or are not waited for any more.
+        True where those that shall go on with it stand by, or are not waited for any more.
     """
     records = {"begun": begun, "ended": ended}
     if is_over(desired, fragment_id, begun=begun):
@@ -84,7 +84,7 @@ def remote_successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFr
 
 
 def is_over(desired: DesiredState, fragment_id: str, *, begun: Collection[str]) -> bool:
-    """Whether all that go on with a fragment that hands over have begun, or are over themselves."""
+    """True where all that go on with a fragment that hands over have begun, or are over themselves."""
     heirs = successors(desired, fragment_id)
     return bool(heirs) and all(
         heir.id in begun or (heir.id in desired.outgoing and is_over(desired, heir.id, begun=begun)) for heir in heirs
@@ -110,8 +110,8 @@ def upstream(
     """
     inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(
-        name for name, other in desired.outgoing.items()
-        if inputs.intersection(other.written)
+        name for name, outgoing in desired.outgoing.items()
+        if inputs.intersection(outgoing.written)
         and fragment_id not in line(desired, [name])
         and (name in ended or not is_over(desired, name, begun=begun))
     )
@@ -120,13 +120,13 @@ def upstream(
 def line(desired: DesiredState, fragment_ids: Iterable[str]) -> frozenset[str]:
     """Fragments, and all those before them whose work they go on with: any of them may be the one that still works."""
     ancestors: set[str] = set()
-    left = list(fragment_ids)
-    while left:
-        name = left.pop()
+    remaining_ids = list(fragment_ids)
+    while remaining_ids:
+        name = remaining_ids.pop()
         if name not in ancestors:
             ancestors.add(name)
             fragment = desired.outgoing.get(name) or desired.heirs_elsewhere.get(name)
-            left += fragment.inherits if fragment is not None else ()
+            remaining_ids += fragment.inherits if fragment is not None else ()
     return frozenset(ancestors)
 
 
@@ -151,7 +151,8 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
 
 
 def offset_of(channel: str, ends: Sequence[Savepoint], *, written: bool = True) -> Offset | None:
-    """Where a successor begins in a channel: where the reader ended; or else the writer, whose next block is new.
+    """The offset at which a successor begins in a channel: the reader's end; or else the writer's, whose next block is
+    new.
 
     Without ``written`` only the former.
     """

@@ -1,4 +1,4 @@
-"""What a fragment can read now of what it should read, where its streams come in other channels than before. Pure.
+"""Selection of the inputs that a fragment can read now, where its streams come in other channels than before. Pure.
 
 A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
 the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
@@ -14,7 +14,7 @@ from scheduler.contracts.desired import Input
 
 
 def select_inputs(
-    wanted: Sequence[Input],
+    inputs: Sequence[Input],
     before: Sequence[Input],
     *,
     ready: Collection[str],
@@ -22,34 +22,34 @@ def select_inputs(
     between_batches: bool,
     later: Collection[str] = (),
 ) -> tuple[Input, ...] | None:
-    """What to read now.
+    """The inputs to read now.
 
     Parameters
     ----------
-    wanted : sequence of Input
-        What the fragment should read, a stream's channels behind one another.
+    inputs : sequence of Input
+        Inputs that the fragment should read, a stream's channels behind one another.
     before : sequence of Input
-        What it read when it last ran, so that its checkpoint tells how far; empty where it has none.
+        Inputs that it read when it last ran, so that its checkpoint tells how far; empty where it has none.
     ready : collection of str
         The channels that are open and have a place for it.
     unread : collection of str
         The known channels in which something is left for it to read.
     between_batches : bool
-        Whether every batch that its checkpoint planned is done.
+        True where every batch that its checkpoint planned is done.
     later : collection of str
         The channels that come after others in which something is left for it to read.
 
     Returns
     -------
     tuple of Input or None
-        The channels to read, streams in the order of ``wanted``; None where it has to wait.
+        The channels to read, streams in the order of ``inputs``; None where it has to wait.
     """
     if not between_batches:
         if before and all(item.channel in ready for item in before):
             return tuple(before)
         before = ()  # it was let go where it read, and has to begin anew
-    gone = [item for item in before if item not in wanted and item.channel in unread]
-    due = [item for item in wanted if item.channel not in later]
+    gone = [item for item in before if item not in inputs and item.channel in unread]
+    due = [item for item in inputs if item.channel not in later]
     needed = [item for item in due if not item.ending or item in before]
     if all(item.channel in ready for item in needed):
         chosen = [item for item in due if item.channel in ready]
@@ -58,9 +58,9 @@ def select_inputs(
         if not all(item.channel in ready for item in chosen):
             return None
     streams = {item.task for item in (*chosen, *gone)}
-    return _by_stream([*chosen, *gone], wanted) if streams >= {item.task for item in wanted} else None
+    return _by_stream([*chosen, *gone], inputs) if streams >= {item.task for item in inputs} else None
 
 
-def _by_stream(items: Sequence[Input], wanted: Sequence[Input]) -> tuple[Input, ...]:
-    order = list(dict.fromkeys(item.task for item in wanted))
+def _by_stream(items: Sequence[Input], inputs: Sequence[Input]) -> tuple[Input, ...]:
+    order = list(dict.fromkeys(item.task for item in inputs))
     return tuple(sorted(items, key=lambda item: order.index(item.task)))

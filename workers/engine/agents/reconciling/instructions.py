@@ -28,7 +28,7 @@ class Show:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What the fragment needs is not there yet: it is looked at again then."""
+    """Look at the fragment again then: its input is not there yet."""
 
     retry_at_ms: int
 
@@ -280,7 +280,7 @@ class RecordChain:
 
 @dataclass(frozen=True, slots=True)
 class TakeOn:
-    """What the fragment leaves is this slot's to remove, though it may never have been started here."""
+    """Make this slot remove what the fragment leaves, though it may never have been started here."""
 
     fragment: WantedFragment
 

@@ -1,4 +1,5 @@
-"""How the states of the keys that a bundle is to take come ahead, in rounds, while those that have them work on. Pure.
+"""Decisions by which the states of keys come ahead to the bundle that is to take them, in rounds, while those that have
+them work on. Pure.
 
 Once the bundle stands by, and has rows of these keys, it is ready: from then on its writers divide by the new ring.
 What is still to come then is what the givers' last batches change. A round reads the givers' stores on this node, and

@@ -38,7 +38,7 @@ class BatchState:
 
 
 class LongBatches:
-    """Since when a batch of a query has been under way, by looks a few seconds apart.
+    """The time for which a batch of each query has been under way, by looks a few seconds apart.
 
     A query is asked only where no batch of it has ended since the last look, or where its batches stay open.
     """
@@ -50,17 +50,17 @@ class LongBatches:
 
     def look(self, running: Iterable[BatchState], *, now_ms: int) -> None:
         """Look at the queries that run; what is not among them is forgotten."""
-        seen = list(running)
+        queries = list(running)
         late_ms = max(0, now_ms - self._looked_at_ms - LOOK_MS) if self._looked_at_ms else 0
         since_ms = {
-            query.fragment_id: self._since_ms.get(query.fragment_id, self._looked_at_ms) + late_ms for query in seen
+            query.fragment_id: self._since_ms.get(query.fragment_id, self._looked_at_ms) + late_ms for query in queries
             if query.still_ms is None and self._newest.get(query.run_id) == query.newest and query.is_in_a_batch()}
-        for query in seen:
+        for query in queries:
             still_ms = 0 if query.still_ms is None else query.still_ms() - late_ms
             if still_ms >= STILL_MS:
                 since_ms[query.fragment_id] = now_ms - still_ms
         self._since_ms = since_ms
-        self._newest = {query.run_id: query.newest for query in seen}
+        self._newest = {query.run_id: query.newest for query in queries}
         self._looked_at_ms = now_ms
 
     def for_ms(self, fragment_id: str, *, now_ms: int) -> int | None:

@@ -18,7 +18,7 @@ from .reconcile import CopyState
 
 
 def unsaved(files: Files, fragments: Iterable[WantedFragment]) -> tuple[CopyState, ...]:
-    """What is still to be copied for named savepoints: those of each fragment of which it has left no part."""
+    """Copies that are still to be made for named savepoints: those of each fragment of which it has left no part."""
     lacking = (
         (fragment, [name for name in fragment.savepoints if files.size(fragment.id, kind_of(name)) is None])
         for fragment in fragments)
@@ -41,17 +41,17 @@ def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savep
         One of them is not on this node.
     """
     parts: dict[SavedTask, Savepoint] = {}
-    for place in places:
+    for part in places:
         try:
-            parts[place] = SAVEPOINTS.loads(files.read(place.fragment, kind_of(place.savepoint)).decode())
+            parts[part] = SAVEPOINTS.loads(files.read(part.fragment, kind_of(part.savepoint)).decode())
         except FileNotFoundError:
             raise FragmentFailed(
-                f"Savepoint {place.savepoint} has no part of query {place.fragment} on this node, so the task cannot "
+                f"Savepoint {part.savepoint} has no part of query {part.fragment} on this node, so the task cannot "
                 "begin with its state. Remove the dataflow, and submit it to the node of the savepoint, or without it.",
             ) from None
     return parts
 
 
 def kind_of(savepoint: str) -> str:
-    """What the file of such a part is to its fragment's checkpoint."""
+    """The kind of file of such a part, beside its fragment's checkpoint."""
     return f"saved-{savepoint}"

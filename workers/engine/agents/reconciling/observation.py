@@ -48,7 +48,7 @@ from .standby import inputs_foreseen
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a look asks the broker for: channels, and the control hashes of fragments."""
+    """The requests of a look to the broker: channels, and the control hashes of fragments."""
 
     channels: tuple[str, ...] = ()
     controls: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Observer:
                 names = []
         if isinstance(action, End):
             inputs = {item.channel for item in action.fragment.inputs}
-            names += [name for name, other in desired.outgoing.items() if inputs.intersection(other.written)]
+            names += [name for name, outgoing in desired.outgoing.items() if inputs.intersection(outgoing.written)]
         for name in dict.fromkeys(names):
             savepoint = given_to(self._around.store, name, action.fragment.id)
             if savepoint is not None:
@@ -140,8 +140,8 @@ class Observer:
         """When a source's next number would be due; asked for only after a pause, and of one that begins with a named
         savepoint, since its schedule may be a file."""
         if parts:
-            place = action.fragment.restores.get(action.fragment.tasks[0].id)
-            source_offset = parts[place].source_offset if place in parts else None
+            saved_task = action.fragment.restores.get(action.fragment.tasks[0].id)
+            source_offset = parts[saved_task].source_offset if saved_task in parts else None
         elif records.is_paused and isinstance(action, Start | End | Leave):
             source_offset = records.progress.source_offset or (records.begun and records.begun.source_offset)
         else:

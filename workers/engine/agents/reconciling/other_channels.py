@@ -1,4 +1,4 @@
-"""Whether a query goes on with other channels while it runs. Pure.
+"""The decision whether a query goes on with other channels while it runs. Pure.
 
 Bundles of a divided writer come and go, and with them the channels of its stream. A reader that was stopped and
 compiled anew for that would stand still, with all keys. So it is told between two batches, where nothing but the
@@ -18,16 +18,16 @@ from .savepoint_decisions import was_unregistered
 from .snapshot import Snapshot
 
 
-def other_channels(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...]) -> ReadChannels | None:
-    """What its query is told; None where it has to be compiled anew, or none runs."""
+def other_channels(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...]) -> ReadChannels | None:
+    """The order to its query to read other channels; None where it has to be compiled anew, or none runs."""
     running, begun = snapshot.running, snapshot.records.begun
-    whole = replace(wanted, tasks=running.tasks, inputs=inputs)
+    whole = replace(fragment, tasks=running.tasks, inputs=inputs)
     new = {item.channel for item in inputs} - {item.channel for item in running.inputs}
     is_same = all(
         getattr(whole, name) == getattr(running, name) for name in ("threads", "real_time", "written")
     ) and _kinds(inputs) == _kinds(running.inputs) and not whole.real_time
     repeats = begun is not None and (begun.repeats or not new.isdisjoint(begun.offsets))
-    if not is_same or repeats or not snapshot.has_query or was_unregistered(snapshot, wanted):
+    if not is_same or repeats or not snapshot.has_query or was_unregistered(snapshot, fragment):
         return None
     return ReadChannels(whole) if _carry_the_same(snapshot, (*running.inputs, *inputs), new) else None
 

@@ -264,8 +264,8 @@ def _closed_outlet(fragment: WantedFragment, position: int, readers: Iterable[st
 
 
 def interval_ms(snapshot: Snapshot, whole: WantedFragment, trigger_ms: int) -> int:
-    """How far apart a fragment's batches begin; those of a sink of files further, for these are closed later anyway,
-    and a batch has its price."""
+    """The interval of a fragment's batches; those of a sink of files further, for these are closed later anyway, and a
+    batch has its price."""
     is_sink_of_files = snapshot.writes_files and len(whole.tasks) == 1
     return max(trigger_ms, FILES_EVERY_MS) if is_sink_of_files else trigger_ms
 
@@ -288,7 +288,7 @@ def _tail(active: int, *, of: int, from_batch: int | None = None) -> SetTail:
 
 
 def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str) -> frozenset[str]:
-    """Who of a reader that is to get parts, and of those before it, still reads the whole stream, without end.
+    """Those of a reader that is to get parts, and of its predecessors, that still read the whole stream, without end.
 
     While one before it does, the reader will take over exactly there.
     """
@@ -299,8 +299,8 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
 
 
 def have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
-    """Whether the bundles that are to get events have begun to read, so that no event waits for their start; those that
-    take keys have to be ready, for they begin with the last states of these."""
+    """True where the bundles that are to get events have begun to read, so that no event waits for their start; those
+    that take keys have to be ready, for they begin with the last states of these."""
     return all(
         READY in snapshot.controls.get(part, {}) if isinstance(partitioning, Ring) and _takes_keys(fragment, part)
         else any((control := snapshot.controls.get(reader)) and LEFT not in control
@@ -334,7 +334,8 @@ def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, s
 def divided(
     snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, partitioning: Partitioning
 ) -> list[Instruction]:
-    """What follows when a route is asked for: whoever read the whole stream for that reader does so no longer."""
+    """Instructions that follow a request for a route: whoever read the whole stream for that reader does so no
+    longer."""
     over = snapshot.predecessors_of(fragment, reader) | {reader}
     before = snapshot.actual.outlets
     outlets = {at: readers - over if at == position else readers for at, readers in before.items()}

@@ -126,10 +126,10 @@ class QueryActuator:
             It is another task, or what is left out would have state.
         """
         tasks, types = compile.whole.tasks, self._around.task_types
-        left = len(tasks) - compile.unwanted
-        refused = next((place for place, task in enumerate(tasks) if task.id in failure.tasks), 0)
+        remaining_tasks = len(tasks) - compile.unwanted
+        refused = next((index for index, task in enumerate(tasks) if task.id in failure.tasks), 0)
         counts = dict(self._around.store.folds(compile.whole.id))
-        if not failure.is_final or refused < left or any(
+        if not failure.is_final or refused < remaining_tasks or any(
                 task.type not in types or types[task.type].stateful or counts.get(task.id)
                 for task in tasks[refused:]):
             raise failure

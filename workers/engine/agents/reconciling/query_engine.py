@@ -58,7 +58,7 @@ class Engine(Protocol):
         """
 
     def due_ms(self, source: Task, number: int) -> int:
-        """When a source's number is due, in ms after its first."""
+        """The time at which a source's number is due, in ms after its first."""
 
 
 @dataclass(frozen=True, slots=True)

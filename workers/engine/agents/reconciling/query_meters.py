@@ -1,4 +1,4 @@
-"""What queries count in the broker: events taken in (of a source: made), and the full channel that one waits for."""
+"""Counters of queries in the broker: events taken in (of a source: made), and the full channel that one waits for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fragment_run import FragmentRun
 
 @dataclass(frozen=True, slots=True)
 class QueryMeter:
-    """One query's; ``throttled_by`` is empty where it waits for no room."""
+    """The meter of one query; ``throttled_by`` is empty where it waits for no room."""
 
     events: int = 0
     throttled_by: str = ""

@@ -1,4 +1,4 @@
-"""How a fragment's query is started and restarted: in three looks. Pure.
+"""Decisions that start and restart a fragment's query: in three looks. Pure.
 
 First it takes its places and takes over what others left; then, where all that it reads is there, its chain is compiled
 and takes new fencing tokens; at last its channels and valves are brought to what is wanted, and its query starts. So
@@ -57,44 +57,45 @@ from .snapshot import Snapshot
 from .standby import inputs_foreseen
 
 
-def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+def start(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Start a fragment's query, or come a step nearer to it."""
     if snapshot.is_compiled:
-        return _launch(snapshot, wanted)
+        return _launch(snapshot, fragment)
     steps: list[Instruction] = [KillQuery()] if snapshot.has_query else []
     inputs = None
     if snapshot.has_lock:
         if snapshot.standby_failed or (snapshot.standby is None) is snapshot.records.is_standby:
-            return (*steps, *stand_down(snapshot), Again(Start(wanted)))
-        beginning = beginning_of(snapshot, wanted)
+            return (*steps, *stand_down(snapshot), Again(Start(fragment)))
+        beginning = beginning_of(snapshot, fragment)
         steps += beginning.instructions
         if beginning.readiness is Readiness.NOT_YET:
-            return (*steps, Again(Start(wanted)))
-        if beginning.readiness is Readiness.WAITS and not wanted.leaving:
-            steps += _stand_by(snapshot, wanted) if snapshot.standby is None else ()
-            if wanted.key_ranges:
-                return (*steps, Again(BringKeys(wanted)))
-        inputs = inputs_now(snapshot, wanted) if beginning.readiness is Readiness.READY else None
+            return (*steps, Again(Start(fragment)))
+        if beginning.readiness is Readiness.WAITS and not fragment.leaving:
+            steps += _stand_by(snapshot, fragment) if snapshot.standby is None else ()
+            if fragment.key_ranges:
+                return (*steps, Again(BringKeys(fragment)))
+        inputs = inputs_now(snapshot, fragment) if beginning.readiness is Readiness.READY else None
         if inputs is not None and snapshot.standby is not None:
-            return (*steps, *_after_standing_by(snapshot, replace(wanted, inputs=inputs)))
+            return (*steps, *_after_standing_by(snapshot, replace(fragment, inputs=inputs)))
     if inputs is None:
-        return (*steps, Wait(snapshot.now_ms + (SOON_MS if wanted.inherits else RETRY_MS)))
-    return (*steps, Show(FragmentState.STARTING), ComeBack(), *_compile(snapshot, wanted, inputs), Again(Start(wanted)))
+        return (*steps, Wait(snapshot.now_ms + (SOON_MS if fragment.inherits else RETRY_MS)))
+    compiling = _compile(snapshot, fragment, inputs)
+    return (*steps, Show(FragmentState.STARTING), ComeBack(), *compiling, Again(Start(fragment)))
 
 
-def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+def _stand_by(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Start the query of a fragment whose turn is still to come, where all that it will read is open.
 
     So are its own streams, for those who will read them stand by, too. One that it goes on writing is open already, or
     will be by who writes it now. One that has a copy to go on from is about to begin, and not with an empty batch.
     """
     has_copy = any(savepoint.repeats is not None for savepoint in snapshot.savepoints.values())
-    whole = replace(wanted, inputs=inputs_foreseen(wanted))
+    whole = replace(fragment, inputs=inputs_foreseen(fragment))
     infos = (snapshot.channels.get(item.channel) for item in whole.inputs)
     if has_copy or not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
         return ()
     # A reader takes the first channel of one that takes keys for the sign that those before it have ended.
-    new = {} if wanted.key_ranges else {
+    new = {} if fragment.key_ranges else {
         position: channel for position in sorted(whole.outlets)
         if (channel := whole.channel(position)) not in snapshot.channels
         and channel == channel_id(whole.id, position)}
@@ -115,9 +116,9 @@ def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instruction
     return (*stand_down(snapshot), Again(Start(whole)))
 
 
-def _compiles_alike(whole: WantedFragment, other: WantedFragment) -> bool:
+def _compiles_alike(whole: WantedFragment, fragment: WantedFragment) -> bool:
     return all(
-        getattr(whole, name) == getattr(other, name)
+        getattr(whole, name) == getattr(fragment, name)
         for name in ("tasks", "streams", "written", "threads", "inputs", "real_time"))
 
 
@@ -130,32 +131,32 @@ def stand_down(snapshot: Snapshot) -> Instructions:
     return (DropStandby(failed=snapshot.standby_failed), *steps)
 
 
-def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...]) -> Instructions:
+def _compile(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...]) -> Instructions:
     """Compile the fragment with what it reads now, and its whole chain: a tail that was closed long ago still belongs
     to its checkpoint.
 
     A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
     """
     going_on, recorded = (), snapshot.records.known
-    if snapshot.records.is_paused or was_unregistered(snapshot, wanted):
-        going_on, recorded = go_on(snapshot, wanted)
+    if snapshot.records.is_paused or was_unregistered(snapshot, fragment):
+        going_on, recorded = go_on(snapshot, fragment)
     progress = snapshot.records.progress
     # A batch is ended in the mode in which it was begun: its blocks must be the same.
-    real_time = wanted.real_time if progress.is_done else progress.is_open
-    wanted = replace(wanted, inputs=inputs, real_time=real_time)
+    real_time = fragment.real_time if progress.is_done else progress.is_open
+    fragment = replace(fragment, inputs=inputs, real_time=real_time)
     begun = snapshot.records.begun
     if real_time:  # it records no ranges, and so no copy of its state is gone on with
         going_on = (*going_on, ForgetRanges())
     elif progress.offsets or (begun is not None and begun.repeats):
         going_on = (*going_on, *_kept_for_copies(snapshot, inputs))
     if recorded is None:
-        return (*going_on, Compile(wanted))
-    shared = min(len(recorded.tasks), len(wanted.tasks))
-    has_same_parents = {item.task for item in recorded.inputs} == {item.task for item in wanted.inputs}
-    if not has_same_parents or recorded.tasks[:shared] != wanted.tasks[:shared]:
-        return (*going_on, RemoveCheckpoint(), Compile(wanted))
-    whole = replace(wanted, tasks=max(recorded.tasks, wanted.tasks, key=len))
-    return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(wanted.tasks)))
+        return (*going_on, Compile(fragment))
+    shared = min(len(recorded.tasks), len(fragment.tasks))
+    has_same_parents = {item.task for item in recorded.inputs} == {item.task for item in fragment.inputs}
+    if not has_same_parents or recorded.tasks[:shared] != fragment.tasks[:shared]:
+        return (*going_on, RemoveCheckpoint(), Compile(fragment))
+    whole = replace(fragment, tasks=max(recorded.tasks, fragment.tasks, key=len))
+    return (*going_on, Compile(whole, unwanted=len(whole.tasks) - len(fragment.tasks)))
 
 
 def _kept_for_copies(snapshot: Snapshot, inputs: tuple[Input, ...]) -> Instructions:
@@ -166,48 +167,48 @@ def _kept_for_copies(snapshot: Snapshot, inputs: tuple[Input, ...]) -> Instructi
     return (KeepInputs(places, streams_by_channel(inputs)),) if places else ()
 
 
-def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+def _launch(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Start the query of a chain that is compiled."""
     whole = snapshot.running
     steps, outlets, routes = prepare(snapshot, whole)
-    pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
+    pace_ms = interval_ms(snapshot, whole, fragment.trigger_ms)
     has_tail_as_wanted = any(isinstance(step, SetTail) for step in steps)
-    active = wanted.active if has_tail_as_wanted else active_of(snapshot.control, of=len(whole.tasks))
+    active = fragment.active if has_tail_as_wanted else active_of(snapshot.control, of=len(whole.tasks))
     launch = Launch(min(pace_ms, POLL_MS), outlets, routes, active, is_resumed=snapshot.records.has_begun)
-    if wanted.key_ranges:
+    if fragment.key_ranges:
         steps = (*steps, MarkReady())
     alternates = whole.alternates if has_repeated(snapshot, whole) else {
         position: name for position, (name, _) in alternates_of(snapshot.control).items()}
-    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms, alternates=alternates), launch)
+    return (*steps, SetPace(pace_ms), InForce(trigger_ms=fragment.trigger_ms, alternates=alternates), launch)
 
 
-def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
+def restart(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Go on with other inputs or threads, or in the other mode; not before all is there.
 
     Where only channels of its streams are others its query is told. Else it starts again from its checkpoint. A batch
     that is under way is done first, for it would be repeated with the inputs that it was planned with; and all that is
     repeated from a copy."""
-    inputs = inputs_now(snapshot, wanted, between_batches=True)
+    inputs = inputs_now(snapshot, fragment, between_batches=True)
     runs = snapshot.actual
-    noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, wanted).items()]
-    if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
-                          and wanted.real_time == runs.real_time):
-        again_ms = _looks_again_ms(snapshot, wanted, inputs)
+    noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, fragment).items()]
+    if inputs is None or (set(inputs) == set(runs.inputs) and fragment.threads == runs.threads
+                          and fragment.real_time == runs.real_time):
+        again_ms = _looks_again_ms(snapshot, fragment, inputs)
         return (*noted, *(hastened(snapshot) if again_ms == SOON_MS else ()), RetryAt(snapshot.now_ms + again_ms))
-    if not has_repeated(snapshot, wanted):
+    if not has_repeated(snapshot, fragment):
         return (*noted, RetryAt(snapshot.now_ms + RETRY_MS))
-    if (others := other_channels(snapshot, wanted, inputs)) is not None:
+    if (others := other_channels(snapshot, fragment, inputs)) is not None:
         if snapshot.is_held is None:
-            return (*noted, HoldQuery(), Again(Restart(wanted)))
+            return (*noted, HoldQuery(), Again(Restart(fragment)))
         if not snapshot.is_held or not snapshot.records.progress.is_done:
             return (*noted, RetryAt(snapshot.now_ms + SOON_MS))
         return (*noted, *(_kept_for_copies(snapshot, inputs) if snapshot.records.progress.offsets else ()), others)
-    return (*noted, *(await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))))
+    return (*noted, *(await_batch(snapshot, Restart(fragment)) or (*come_to_rest(), Again(Start(fragment)))))
 
 
-def _looks_again_ms(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ...] | None) -> int:
+def _looks_again_ms(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...] | None) -> int:
     """After which time it is looked again whether channels are there that it is to read."""
-    missing = set(wanted.inputs) - set(inputs or ())
+    missing = set(fragment.inputs) - set(inputs or ())
     if inputs is not None and all(item.ending for item in missing):
         return SELDOM_MS  # they may never come
     if any(item.after and item.channel in snapshot.channels for item in missing):

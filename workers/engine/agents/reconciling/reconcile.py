@@ -12,14 +12,13 @@ from enum import StrEnum
 
 from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment
 from scheduler.contracts.partitioning import Partitioning
-from scheduler.model.errors import InvalidTransition
 
 from .delays import HURRIED_MS
 from .handover_stages import HandoverStage
 
 
 class FragmentState(StrEnum):
-    """Where a fragment stands on its slot."""
+    """The state of a fragment on its slot."""
 
     STARTING = "starting"
     WAITING = "waiting"  # for the stream that it reads
@@ -27,23 +26,6 @@ class FragmentState(StrEnum):
     DRAINING = "draining"
     BACKOFF = "backoff"  # failed, to be tried again
     STOPPED = "stopped"  # no query, but a checkpoint: the slot was restarted, or the fragment was let go
-
-
-TRANSITIONS: Mapping[FragmentState, frozenset[FragmentState]] = {
-    FragmentState.STOPPED: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.STARTING: frozenset({FragmentState.WAITING, FragmentState.RUNNING, FragmentState.BACKOFF}),
-    FragmentState.WAITING: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.RUNNING: frozenset({FragmentState.DRAINING, FragmentState.BACKOFF}),
-    FragmentState.BACKOFF: frozenset({FragmentState.STARTING, FragmentState.DRAINING}),
-    FragmentState.DRAINING: frozenset({FragmentState.STOPPED}),
-}
-
-
-def check_transition(fragment_id: str, before: FragmentState, after: FragmentState) -> None:
-    """Raise InvalidTransition where the table has no such move."""
-    if after not in TRANSITIONS[before]:
-        message = f"Fragment {fragment_id} cannot go from {before} to {after}."
-        raise InvalidTransition(message, fragment=fragment_id, before=before, after=after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +218,7 @@ def reconcile(
     outgoing: Iterable[tuple[WantedFragment, HandoverStage]] = (),
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
-    left: frozenset[str] = frozenset(),
+    left_ids: frozenset[str] = frozenset(),
     saving: Iterable[CopyState] = (),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
@@ -244,9 +226,9 @@ def reconcile(
     Parameters
     ----------
     desired : Iterable[WantedFragment]
-        What the slot should run, upstream first.
+        Fragments that the slot should run, upstream first.
     actual : Mapping[str, Actual]
-        What it runs, by fragment id, records of stopped fragments included.
+        Fragments that it runs, by id, records of stopped fragments included.
     elsewhere : frozenset[str]
         Fragments that another slot of the node should run.
     outgoing : Iterable[tuple[WantedFragment, HandoverStage]]
@@ -259,11 +241,11 @@ def reconcile(
     tuple[Action, ...]
         Changes of running fragments, then starts (upstream first), then stops; the order within a fragment counts.
     """
-    wanted = {fragment.id: fragment for fragment in desired}
+    fragments = {fragment.id: fragment for fragment in desired}
     handing_over = {fragment.id: (fragment, stage) for fragment, stage in outgoing}
-    stopping = frozenset(actual.keys() - wanted.keys()) | staying
+    stopping = frozenset(actual.keys() - fragments.keys()) | staying
     changes, starts = list[Action](), list[Action]()
-    for fragment in wanted.values():
+    for fragment in fragments.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
             # One that has never begun may be another's heir: it takes over, and rests.
@@ -271,8 +253,8 @@ def reconcile(
             may_act = is_heir if actual_run is None else (
                 _may_act(actual_run, now_ms) or (actual_run.gave_up and not actual_run.busy))
             if may_act and fragment.id not in resting:
-                changes.append(Pause(fragment))
-        elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
+                changes += [*_activation(actual_run, now_ms), Pause(fragment)]
+        elif (fragment.leaving and fragment.id in left_ids) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
             copying = [action for action in saving if action.fragment_id == fragment.id]
@@ -291,7 +273,7 @@ def reconcile(
     stops = [
         Stop(fragment_id, keep=fragment_id in elsewhere)
         for fragment_id, actual_run in sorted(actual.items())
-        if fragment_id not in wanted and fragment_id not in handing_over and _may_stop(actual_run, now_ms)
+        if fragment_id not in fragments and fragment_id not in handing_over and _may_stop(actual_run, now_ms)
     ]
     return (*changes, *starts, *stops)
 
@@ -305,15 +287,18 @@ def _ceding(fragment: WantedFragment, stage: HandoverStage, actual_run: Actual |
     if stage is HandoverStage.END:
         is_slow = actual_run is not None and (actual_run.trigger_ms or 0) > HURRIED_MS
         hurry: list[Action] = [Repace(fragment.id, HURRIED_MS)] if is_slow else []
-        return [*hurry, End(fragment)]
+        return [*hurry, *_activation(actual_run, now_ms), End(fragment)]
     if actual_run is not None and actual_run.state is FragmentState.RUNNING:
         return [CopyState(fragment)] if stage is HandoverStage.COPY else _activation(actual_run, now_ms)
     return [Start(fragment)] if actual_run is None or not actual_run.gave_up else []
 
 
-def _activation(actual_run: Actual, now_ms: int) -> list[Action]:
-    is_due = actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms
-    return [ActivateRoutes(actual_run.id)] if is_due else []
+def _activation(actual_run: Actual | None, now_ms: int) -> list[Action]:
+    """A look at routes that is due. It also resumes a query that still rests since the broker was away: only then does
+    the query read what is left, before it ends or pauses."""
+    if actual_run is None or actual_run.state is not FragmentState.RUNNING or actual_run.activate_at_ms is None:
+        return []
+    return [ActivateRoutes(actual_run.id)] if actual_run.activate_at_ms <= now_ms else []
 
 
 def _may_act(actual_run: Actual, now_ms: int) -> bool:
@@ -326,7 +311,7 @@ def _may_stop(actual_run: Actual, now_ms: int) -> bool:
 
 
 def _changes(
-    wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str], *, gives: bool
+    fragment: WantedFragment, actual_run: Actual, stopping: frozenset[str], *, gives: bool
 ) -> list[Action]:
     """What differs between a running fragment and the wish.
 
@@ -337,62 +322,62 @@ def _changes(
     """
     opening: list[Action] = []
     closing: list[Action] = []
-    for position in sorted(set(wanted.outlets) | set(actual_run.outlets)):
-        want = wanted.outlets.get(position, frozenset())
+    for position in sorted(set(fragment.outlets) | set(actual_run.outlets)):
+        want = fragment.outlets.get(position, frozenset())
         have = actual_run.outlets.get(position, frozenset())
         # One that is to read parts reads the whole until its stream is divided, as do those before it.
-        routed = wanted.routes.get(position, {}).keys()
-        gone = have - want - stopping - routed - wanted.predecessors(want | routed)
+        routed = fragment.routes.get(position, {}).keys()
+        gone = have - want - stopping - routed - fragment.predecessors(want | routed)
         if want and not have:
-            opening.append(OpenOutlet(wanted.id, position, want))
+            opening.append(OpenOutlet(fragment.id, position, want))
         elif want - have:
-            opening.append(RegisterReaders(wanted.id, position, want - have))
+            opening.append(RegisterReaders(fragment.id, position, want - have))
         if gone and gone == have and not want:
-            closing.append(CloseOutlet(wanted.id, position, gone))
+            closing.append(CloseOutlet(fragment.id, position, gone))
         elif gone:
-            closing.append(UnregisterReaders(wanted.id, position, gone))
-    routing, unrouting = _routing(wanted, actual_run, stopping)
+            closing.append(UnregisterReaders(fragment.id, position, gone))
+    routing, unrouting = _routing(fragment, actual_run, stopping)
     opening, closing = opening + routing, closing + unrouting
-    if wanted.active > actual_run.active:
-        opening.insert(0, OpenTail(wanted.id, wanted.active))
-    elif wanted.active < actual_run.active:
-        closing.append(CloseTail(wanted.id, wanted.active))
-    hurries = wanted.leaving or gives
-    trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if hurries else wanted.trigger_ms
-    may_be_nearer = hurries or waits_for_keys(wanted, actual_run.inputs)
+    if fragment.active > actual_run.active:
+        opening.insert(0, OpenTail(fragment.id, fragment.active))
+    elif fragment.active < actual_run.active:
+        closing.append(CloseTail(fragment.id, fragment.active))
+    hurries = fragment.leaving or gives
+    trigger_ms = min(fragment.trigger_ms, HURRIED_MS) if hurries else fragment.trigger_ms
+    may_be_nearer = hurries or waits_for_keys(fragment, actual_run.inputs)
     paced_ms = trigger_ms if actual_run.trigger_ms is None else actual_run.trigger_ms
     if paced_ms > trigger_ms or (paced_ms < trigger_ms and not may_be_nearer):
-        opening.append(Repace(wanted.id, trigger_ms))
-    if wanted.alternates != actual_run.alternates:
-        opening.append(SwitchAlternates(wanted.id, wanted.alternates))
-    if set(wanted.inputs) != set(actual_run.inputs) or _runs_otherwise(wanted, actual_run):
-        closing.append(Restart(wanted))
+        opening.append(Repace(fragment.id, trigger_ms))
+    if fragment.alternates != actual_run.alternates:
+        opening.append(SwitchAlternates(fragment.id, fragment.alternates))
+    if set(fragment.inputs) != set(actual_run.inputs) or _runs_otherwise(fragment, actual_run):
+        closing.append(Restart(fragment))
     return opening + closing
 
 
-def waits_for_keys(wanted: WantedFragment, inputs: Collection[Input]) -> bool:
-    """Whether one that reads these inputs does not yet read a channel in which keys go on that others had."""
-    return any(item.after and item not in inputs for item in wanted.inputs)
+def waits_for_keys(fragment: WantedFragment, inputs: Collection[Input]) -> bool:
+    """True where one that reads these inputs does not yet read a channel in which keys go on that others had."""
+    return any(item.after and item not in inputs for item in fragment.inputs)
 
 
-def _runs_otherwise(wanted: WantedFragment, actual_run: Actual) -> bool:
-    return wanted.threads != actual_run.threads or wanted.real_time != actual_run.real_time
+def _runs_otherwise(fragment: WantedFragment, actual_run: Actual) -> bool:
+    return fragment.threads != actual_run.threads or fragment.real_time != actual_run.real_time
 
 
 def _routing(
-    wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str]
+    fragment: WantedFragment, actual_run: Actual, stopping: frozenset[str]
 ) -> tuple[list[Action], list[Action]]:
     """How streams are to be divided otherwise, and for whom no longer."""
     routing: list[Action] = []
     unrouting: list[Action] = []
-    for position in sorted(set(wanted.routes) | set(actual_run.routes)):
-        want, have = wanted.routes.get(position, {}), actual_run.routes.get(position, {})
+    for position in sorted(set(fragment.routes) | set(actual_run.routes)):
+        want, have = fragment.routes.get(position, {}), actual_run.routes.get(position, {})
         routing += [
-            DivideStream(wanted.id, position, reader, how)
+            DivideStream(fragment.id, position, reader, how)
             for reader, how in sorted(want.items()) if have.get(reader) != how
         ]
         unrouting += [
-            Unroute(wanted.id, position, reader)
+            Unroute(fragment.id, position, reader)
             for reader, how in sorted(have.items())
             if reader not in want and not stopping.intersection(how.bundles)
         ]

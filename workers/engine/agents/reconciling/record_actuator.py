@@ -102,7 +102,7 @@ class RecordActuator:
                 store.record_pause(run.id, paused=paused)
                 self._log.info("fragment paused" if paused else "fragment goes on after its pause", fragment=run.id)
             case RecordLeft():
-                store.record_left(run.id, left=True)
+                store.record_left(run.id, has_left=True)
                 self._log.info("bundle left", fragment=run.id)
             case RecordChain(whole):
                 store.record(whole)
@@ -122,21 +122,21 @@ class RecordActuator:
         self, heir: str, tasks: Container[str], takes: Mapping[str, tuple[tuple[int, int], ...]]
     ) -> States:
         """What others have left of these tasks for an heir, of the keys in these ranges."""
-        store, left = self._around.store, dict[str, LeftKeys]()
+        store, left_keys = self._around.store, dict[str, LeftKeys]()
         for name, ranges in takes.items():
-            given = store.ended(gift_name(name, heir))
-            is_final = given is not None
-            if given := given or store.ended(name):
-                states = {task: texts for task, texts in given.states.items() if task in tasks}
-                left[name] = LeftKeys(states, ranges, is_final)
-        return store.fold_stores.keys_taken(heir, left)
+            savepoint = store.ended(gift_name(name, heir))
+            is_final = savepoint is not None
+            if savepoint := savepoint or store.ended(name):
+                states = {task: texts for task, texts in savepoint.states.items() if task in tasks}
+                left_keys[name] = LeftKeys(states, ranges, is_final)
+        return store.fold_stores.keys_taken(heir, left_keys)
 
     def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
         node, by that node's clock."""
         store = self._around.store
-        left = (name for other in predecessors for name in (other, gift_name(other, heir)))
-        times_ms = (store.received_ms(heir), *map(store.ended_ms, left))
+        names = (name for predecessor in predecessors for name in (predecessor, gift_name(predecessor, heir)))
+        times_ms = (store.received_ms(heir), *map(store.ended_ms, names))
         return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 
     def _states(self, run: FragmentRun, state: HandedState) -> States:

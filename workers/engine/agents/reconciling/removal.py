@@ -1,4 +1,4 @@
-"""What a fragment that nobody wants leaves, and what of it goes when. Pure.
+"""Removal of what a fragment that nobody wants leaves, and when each part of it goes. Pure.
 
 The checkpoint stays for a while: a plan that is rolled back starts the fragment again from where it was.
 """
@@ -70,9 +70,9 @@ def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> TakenOver:
     over = line(desired, fragment.inherits) | {snapshot.id}
     everywhere = (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
     writers: dict[str, list[WantedFragment]] = {}
-    for other in everywhere:
-        for channel in other.written if other.id not in over else ():
-            writers.setdefault(channel, []).append(other)
+    for fragment_there in everywhere:
+        for channel in fragment_there.written if fragment_there.id not in over else ():
+            writers.setdefault(channel, []).append(fragment_there)
     return writers
 
 

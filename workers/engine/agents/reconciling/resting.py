@@ -1,4 +1,4 @@
-"""How a query comes to rest between two batches. Pure.
+"""Decisions by which a query comes to rest between two batches. Pure.
 
 Stopped in the middle of a batch a query would have to repeat it, and a slow one would never get beyond it. So it is
 held, that no batch follows, and stopped when this one is done; one that takes too long may hang, and is not waited for.
@@ -18,7 +18,7 @@ def come_to_rest() -> Instructions:
 
 
 def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) -> Instructions | None:
-    """What is done while a batch of a query is under way that is to come to rest; None where none is, or none counts.
+    """Instructions while a batch is under way of a query that is to come to rest; None where none is, or none counts.
 
     The hold ends with the action, which is decided anew soon, by what is desired then.
     """
@@ -30,7 +30,7 @@ def await_batch(snapshot: Snapshot, action: Action, *, again_ms: int = SOON_MS) 
 
 
 def is_busy(snapshot: Snapshot) -> bool:
-    """Whether a batch is under way that is worth waiting for."""
+    """True where a batch is under way that is worth waiting for."""
     progress = snapshot.records.progress
     if progress.is_done:
         return False

@@ -1,4 +1,5 @@
-"""How a bundle leaves that gets nothing more: it reads what it has to the end, and stays until its own events are read.
+"""The retirement of a bundle that gets nothing more: it reads what it has to the end, and stays until its own events
+are read.
 
 Its writers are on any node, and may be leaving themselves: what is known of them stands in the broker. A writer that is
 not heard of has not begun yet, and may still write what an older plan says. Pure.
@@ -24,7 +25,7 @@ from .snapshot import LEFT, Records, Snapshot
 
 
 def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether nobody will write for a leaving bundle any more, and it has read all that was written.
+    """True where nobody will write for a leaving bundle any more, and it has read all that was written.
 
     Snapshots read control hashes before channels: what a writer wrote before it became final is seen.
     """
@@ -62,13 +63,14 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def has_given(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether bundles of other nodes have begun with all that a bundle leaves for them: until then it has that alone.
+    """True where bundles of other nodes have begun with all that a bundle leaves for them: until then it has that
+    alone.
     """
     return all(taker.id in snapshot.taken for taker in snapshot.desired.takers if fragment.id in taker.taken)
 
 
 def writers_of(fragment: WantedFragment) -> tuple[str, ...]:
-    """Who writes for a bundle that leaves, or gives keys away."""
+    """Writers for a bundle that leaves, or gives keys away."""
     return tuple(dict.fromkeys(writer.fragment for writer in fragment.writers.values()))
 
 
@@ -81,7 +83,7 @@ def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
 
 
 def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
-    """What a fragment should read, and what it read when it last ran."""
+    """Inputs that a fragment should read, and those that it read when it last ran."""
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 
@@ -89,7 +91,7 @@ def is_final(
     snapshot: Snapshot, channel: str, writer: ChannelWriter, since: int | None,
     has_turned: Callable[[Partitioning, str], bool],
 ) -> bool:
-    """Whether a writer gives a bundle nothing more of what others are to have.
+    """True where a writer gives a bundle nothing more of what others are to have.
 
     One that is new with the plan by which they are, or a later one, never will: it may wait for what this bundle still
     reads.
@@ -99,7 +101,7 @@ def is_final(
     since : int or None
         The generation of that plan.
     has_turned : callable
-        Whether a division gives a bundle nothing of it.
+        Takes a division; true where that gives a bundle nothing of it.
     """
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:

@@ -1,4 +1,4 @@
-"""How a running fragment's streams come to be divided otherwise, and when that is in force. Pure.
+"""Changes of the routes of a running fragment's streams, and when they are in force. Pure.
 
 What cannot wait for a batch with events is done between two batches: the query is held, and looked at again there.
 """

@@ -1,4 +1,5 @@
-"""How a fragment goes on with the work of others, or with its own after a pause, and what it leaves for others. Pure.
+"""Decisions about savepoints: a fragment goes on with the work of others, or with its own after a pause, and leaves its
+own to others. Pure.
 
 The order of instructions makes it safe against death at any moment: what others need is recorded before it is let go,
 and a place in a channel is taken before the one that it follows is given up.
@@ -37,7 +38,7 @@ from .standby import taken_over_in
 
 
 class Readiness(Enum):
-    """Whether a fragment can begin, as far as those go whose work it goes on with."""
+    """The readiness of a fragment to begin, as far as its predecessors go."""
 
     READY = "ready"
     WAITS = "waits"
@@ -46,71 +47,71 @@ class Readiness(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BeginDecision:
-    """Whether a fragment can begin, and what is to be done for that."""
+    """The readiness of a fragment to begin, and the instructions for that."""
 
     readiness: Readiness
     instructions: Instructions = ()
 
 
-def takes_over(wanted: WantedFragment, records: Records) -> bool:
-    """Whether a fragment has still to take over the work of others."""
-    return bool(wanted.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
+def takes_over(fragment: WantedFragment, records: Records) -> bool:
+    """True where a fragment has still to take over the work of others."""
+    return bool(fragment.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
 
 
-def restores(wanted: WantedFragment, records: Records) -> bool:
-    """Whether a fragment has still to begin with what named savepoints have; its heirs begin with what it leaves."""
-    return bool(wanted.restores) and not wanted.inherits and records.begun is None and not records.has_begun
+def restores(fragment: WantedFragment, records: Records) -> bool:
+    """True where a fragment has still to begin with what named savepoints have; its heirs begin with what it leaves."""
+    return bool(fragment.restores) and not fragment.inherits and records.begun is None and not records.has_begun
 
 
-def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> BeginDecision:
-    """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
+def beginning_of(snapshot: Snapshot, fragment: WantedFragment) -> BeginDecision:
+    """The readiness of the fragment to begin; it takes its places, and takes over what others left, where it can."""
     steps: list[Instruction] = []
-    if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted and not wanted.leaving:
+    if snapshot.records.has_ended and fragment.id in snapshot.desired.wanted and not fragment.leaving:
         # It is wanted again before anybody went on with its work, here or on another node.
         steps += (Withdraw(), DropSavepoint())
     if snapshot.records.is_paused:
-        joins = _joins_after_pause(snapshot, wanted)
+        joins = _joins_after_pause(snapshot, fragment)
         if joins:
             return BeginDecision(Readiness.NOT_YET, (*steps, *joins))
-    if restores(wanted, snapshot.records):
-        return BeginDecision(Readiness.NOT_YET, (*steps, RecordBegun(_restored(snapshot, wanted))))
-    if not takes_over(wanted, snapshot.records):
+    if restores(fragment, snapshot.records):
+        return BeginDecision(Readiness.NOT_YET, (*steps, RecordBegun(_restored(snapshot, fragment))))
+    if not takes_over(fragment, snapshot.records):
         return BeginDecision(Readiness.READY, tuple(steps))
-    took = _take_over(snapshot, wanted) if snapshot.has_handover_lock else None
+    took = _take_over(snapshot, fragment) if snapshot.has_handover_lock else None
     if took is None:
         return BeginDecision(Readiness.WAITS, tuple(steps))
     return BeginDecision(Readiness.NOT_YET, (*steps, *took))
 
 
-def _joins_after_pause(snapshot: Snapshot, wanted: WantedFragment) -> list[Instruction]:
+def _joins_after_pause(snapshot: Snapshot, fragment: WantedFragment) -> list[Instruction]:
     """A paused fragment is to go on: it reads from now."""
-    infos = {item.channel: snapshot.channels.get(item.channel) for item in wanted.inputs}
+    infos = {item.channel: snapshot.channels.get(item.channel) for item in fragment.inputs}
     return [
-        Join(channel, wanted.id) for channel, info in infos.items()
-        if info is not None and info.schema_json and wanted.id not in {*info.readers, *info.limits}]
+        Join(channel, fragment.id) for channel, info in infos.items()
+        if info is not None and info.schema_json and fragment.id not in {*info.readers, *info.limits}]
 
 
-def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | None:
+def _take_over(snapshot: Snapshot, fragment: WantedFragment) -> Instructions | None:
     """Begin with what others left; None until they have all ended."""
     desired = snapshot.desired
-    names = predecessors(desired, wanted)
+    names = predecessors(desired, fragment)
     if any(name not in snapshot.savepoints for name in names):
         return None
     joins: list[Instruction] = []
-    for name in () if wanted.key_ranges else names:  # what they read, they have read to its end
+    for name in () if fragment.key_ranges else names:  # what they read, they have read to its end
         # All who go on with it, before the first of them writes: what they need must not be freed.
         for heir in successors(desired, name):
             joins += _given_places(heir, snapshot.savepoints[name])
-    point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
-    return (*joins, TakeOver(point, names, {name: wanted.taken[name] for name in names if name in wanted.taken}))
+    point = restore_point_of(fragment, [snapshot.savepoints[name] for name in names])
+    return (*joins, TakeOver(point, names, {name: fragment.taken[name] for name in names if name in fragment.taken}))
 
 
-def _restored(snapshot: Snapshot, wanted: WantedFragment) -> RestorePoint:
+def _restored(snapshot: Snapshot, fragment: WantedFragment) -> RestorePoint:
     """What a fragment begins with of named savepoints: its source's next number, due now, and states."""
-    saved = {task: (snapshot.saved[place], place.task) for task, place in wanted.restores.items()}
-    source = saved[wanted.tasks[0].id][0].source_offset if wanted.tasks[0].id in saved else None
+    saved = {task: (snapshot.saved[saved_task], saved_task.task) for task, saved_task in fragment.restores.items()}
+    source = saved[fragment.tasks[0].id][0].source_offset if fragment.tasks[0].id in saved else None
     return RestorePoint(
-        source_offset=None if source is None or wanted.inputs else _due_now(snapshot, source),
+        source_offset=None if source is None or fragment.inputs else _due_now(snapshot, source),
         states={task: part.states[name] for task, (part, name) in saved.items() if name in part.states})
 
 
@@ -132,25 +133,25 @@ def left_to_read(snapshot: Snapshot, fragment: WantedFragment) -> frozenset[str]
     """The channels that the fragment has not read to the end: what others wrote that ended before it; and, where it
     goes on on another node, what is on this one's disk for it."""
     goes_elsewhere = bool(remote_successors(snapshot.desired, fragment.id))
-    left = set[str]()
+    unread_channels = set[str]()
     for item in fragment.inputs:
         last_offsets = [
             snapshot.savepoints[name].last_offsets[item.channel]
-            for name, other in snapshot.desired.outgoing.items()
-            if item.channel in other.written and name in snapshot.savepoints
+            for name, outgoing in snapshot.desired.outgoing.items()
+            if item.channel in outgoing.written and name in snapshot.savepoints
             and item.channel in snapshot.savepoints[name].last_offsets]
         offset = snapshot.records.progress.offsets.get(item.channel) or snapshot.offset_registered(item.channel)
         info = snapshot.channels.get(item.channel)
         on_disk = info.spills.get(fragment.id) if info is not None and goes_elsewhere else None
         if (offset is not None and any(offset < last for last in last_offsets)) or (
                 on_disk is not None and (offset is None or offset < on_disk)):
-            left.add(item.channel)
-    return frozenset(left)
+            unread_channels.add(item.channel)
+    return frozenset(unread_channels)
 
 
 def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether a fragment that goes on from a copy has come to the last batch that another had recorded: until then its
-    next batches must be those of the other one, and nobody else's."""
+    """True where a fragment that goes on from a copy has come to the last batch that another had recorded: until then
+    its next batches must be those of the other one, and nobody else's."""
     begun, batch = snapshot.records.begun, snapshot.records.progress.batch
     if begun is None or not begun.repeats:
         return True
@@ -169,7 +170,7 @@ def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
-    """What a fragment between two batches leaves, but for its state."""
+    """The savepoint of a fragment between two batches, but for its state."""
     records = snapshot.records
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
@@ -197,7 +198,7 @@ def batch_bases_of(records: Records, fragment: WantedFragment) -> dict[str, int]
 
 
 def left_at_rest(records: Records, fragment: WantedFragment) -> Savepoint:
-    """What a paused fragment leaves as a copy, but for its state: who goes on with it reads from then on."""
+    """The savepoint of a paused fragment as a copy, but for its state: who goes on with it reads from then on."""
     begun = records.begun or RestorePoint()
     return Savepoint(
         source_offset=records.progress.source_offset or begun.source_offset,
@@ -227,29 +228,28 @@ def _due_now(snapshot: Snapshot, source_offset: dict[str, int]) -> dict[str, int
 
 
 def has_lost_its_place(snapshot: Snapshot) -> bool:
-    """Whether a channel has no place for it that the batch reads which it planned and has not done."""
+    """True where a channel has no place for it that the batch reads which it planned and has not done."""
     progress = snapshot.records.progress
     return not progress.is_done and any(snapshot.offset_registered(channel) is None for channel in progress.offsets)
 
 
-def was_unregistered(snapshot: Snapshot, wanted: WantedFragment) -> bool:
-    """Whether it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
+def was_unregistered(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """True where it was paused and goes on, and its node heard of neither: its offsets are not what it has read."""
     progress = snapshot.records.progress
     offsets = {channel: snapshot.offset_registered(channel) for channel in progress.offsets}
     # A place follows when a batch is done: until then it is where that batch begins.
     places = progress.offsets if progress.is_done else {**progress.offsets, **progress.start_offsets}
-    return has_lost_its_place(snapshot) or _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, wanted) or any(
-        offset is not None and offset > places[channel]
-        for channel, offset in offsets.items()
-    )
+    has_lost = has_lost_its_place(snapshot) or _has_other_channel(snapshot) or _has_lost_the_whole(snapshot, fragment)
+    return has_lost or any(
+        offset is not None and offset > places[channel] for channel, offset in offsets.items())
 
 
-def _has_lost_the_whole(snapshot: Snapshot, wanted: WantedFragment) -> bool:
+def _has_lost_the_whole(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     """Whether it has no place any more in a whole stream that it is to read in parts, and was not done with it."""
     offsets = snapshot.records.progress.offsets
-    infos = {name: snapshot.channels.get(name) for name in channels_of(wanted.inputs) if name in offsets}
+    infos = {name: snapshot.channels.get(name) for name in channels_of(fragment.inputs) if name in offsets}
     return any(
-        info is not None and wanted.id not in {*info.readers, *info.limits} and not keys.is_part(name)
+        info is not None and fragment.id not in {*info.readers, *info.limits} and not keys.is_part(name)
         and offsets[name] < info.last
         for name, info in infos.items()
     )
@@ -265,7 +265,7 @@ def _has_other_channel(snapshot: Snapshot) -> bool:
     )
 
 
-def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, WantedFragment | None]:
+def go_on(snapshot: Snapshot, fragment: WantedFragment) -> tuple[Instructions, WantedFragment | None]:
     """Record where a fragment goes on after its pause: nothing of the time between is made up for, but what a live
     source wrote before it rested, too.
 
@@ -274,15 +274,15 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
     """
     records = snapshot.records
     recorded = records.known
-    is_same = recorded is None or set(recorded.inputs) == set(wanted.inputs)
+    is_same = recorded is None or set(recorded.inputs) == set(fragment.inputs)
     if recorded is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
-        steps, whole = _succeed_itself(snapshot, recorded, wanted)
+        steps, whole = _succeed_itself(snapshot, recorded, fragment)
         return (ForgetRanges(), *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     if recorded is None:  # it has taken over at rest, from a copy behind which nothing was to be repeated
         begun = replace(begun, offsets={}, repeats=False, reads=(), gone=())
     source_offset = records.progress.source_offset or begun.source_offset
-    offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
+    offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in fragment.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
     return (ForgetRanges(), RecordBegun(begun), RecordPause(paused=False)), recorded
@@ -295,11 +295,11 @@ def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
 
 
 def _succeed_itself(
-    snapshot: Snapshot, recorded: WantedFragment, wanted: WantedFragment
+    snapshot: Snapshot, recorded: WantedFragment, fragment: WantedFragment
 ) -> tuple[Instructions, WantedFragment]:
     """Go on from a fresh checkpoint: what it reads moved to other channels meanwhile, which the old one lacks."""
     records = snapshot.records
-    whole = replace(wanted, tasks=recorded.tasks)
+    whole = replace(fragment, tasks=recorded.tasks)
     before, batches = records.begun or RestorePoint(), records.progress.batch + 1
     begun = restore_point_of(whole, [left_by(snapshot, recorded)])
     # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.

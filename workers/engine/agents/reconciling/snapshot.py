@@ -29,7 +29,7 @@ Control = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What stands on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
+    """The records on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
     what it began with, how far it has come, and what it has done. What its checkpoint says while it stands by counts
     from when it begins."""
 
@@ -55,25 +55,25 @@ class Snapshot:
     Parameters
     ----------
     desired : DesiredState
-        What the node should run: one state for the whole decision.
+        The desired state of the node: one state for the whole decision.
     since_ms : int
-        Since when the fragment is in its state.
+        The time since which the fragment is in its state, in ms since the epoch.
     running : WantedFragment
         The chain that runs, or ran last; of a fragment that was compiled, the whole chain.
     is_compiled, writes_files : bool
-        Whether the chain is compiled and its query is to be started next; and ends in a file sink of Spark's.
+        True where the chain is compiled and its query is to be started next; and ends in a file sink of Spark's.
     standby : WantedFragment or None
         The chain of the query that stands by, where one does.
     standby_failed, may_stand_by : bool
-        Whether that query has failed; and whether the fragment may stand by now.
+        True where that query has failed; and where the fragment may stand by now.
     is_held : bool or None
-        Whether the query rests between two batches, until this action is over; None where that was not asked for.
+        True where the query rests between two batches, until this action is over; None where that was not asked for.
     has_lock : bool
-        Whether this slot may run the fragment; another may still do.
+        True where this slot may run the fragment; another may still do.
     has_handover_lock : bool
-        Whether nobody else on the node takes over anything meanwhile.
+        True where nobody else on the node takes over anything meanwhile.
     savepoints : Mapping[str, Savepoint]
-        What others have left that hand over, by fragment.
+        Savepoints of others that hand over, by fragment.
     saved : Mapping[SavedTask, Savepoint]
         The parts of named savepoints that it is to begin with, by what it takes of them.
     taken : frozenset[str]
@@ -83,14 +83,14 @@ class Snapshot:
     controls : Mapping[str, Control]
         Control hashes that it asks for, by fragment; empty for one that is not there.
     due_after_ms : int or None
-        When the next number of its source is due after its first; only for one that goes on after a pause, or begins
-        with a named savepoint.
+        The ms after its source's first number at which the next one is due; only for one that goes on after a pause, or
+        begins with a named savepoint.
     rounds : tuple[int, ...]
-        How much the last rounds of rows brought of the keys that it takes, in this life of its slot.
+        Characters that the last rounds of rows brought of the keys that it takes, in this life of its slot.
     brought_ms : int
-        When the last of them began.
+        The time at which the last of them began, in ms since the epoch.
     is_ahead : bool
-        Whether all rows have come that go ahead from other nodes.
+        True where all rows have come that go ahead from other nodes.
     ends : Mapping[str, Mapping[str, Offset]]
         Last entries of channels that it noted in this life of its slot, by what they are for: an heir or a channel.
     """
@@ -133,20 +133,20 @@ class Snapshot:
 
     @property
     def routes_asked(self) -> Mapping[tuple[int, str], Route]:
-        """How its streams are divided, as was asked for last."""
+        """Routes of its streams, as was asked for last."""
         return routes_of(self.control)
 
     def as_wanted(self) -> WantedFragment:
         """The whole chain that runs, with what is now said of its readers."""
-        wanted = self.desired.wanted.get(self.id) or self.desired.outgoing.get(self.id)
-        if wanted is None:
+        fragment = self.desired.wanted.get(self.id) or self.desired.outgoing.get(self.id)
+        if fragment is None:
             return self.running
         return replace(
-            self.running, heirs=wanted.heirs, joins=wanted.joins, routes=wanted.routes,
-            part_readers=wanted.part_readers)
+            self.running, heirs=fragment.heirs, joins=fragment.joins, routes=fragment.routes,
+            part_readers=fragment.part_readers)
 
     def offset_registered(self, channel: str) -> Offset | None:
-        """Where the broker has the fragment in a channel that it reads: its place, or where that ended."""
+        """The offset that the broker has of the fragment in a channel that it reads: its place, or the end of that."""
         info = self.channels.get(channel)
         return None if info is None else info.readers.get(self.id) or info.limits.get(self.id)
 

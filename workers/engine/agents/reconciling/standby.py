@@ -34,20 +34,21 @@ class Standby:
     gate: str
 
 
-def inputs_foreseen(wanted: WantedFragment) -> tuple[Input, ...]:
-    """What a fragment will read when it takes over: what was read whole is read whole until its writer divides it."""
+def inputs_foreseen(fragment: WantedFragment) -> tuple[Input, ...]:
+    """Inputs of a fragment when it takes over: a stream that was read whole is read whole until its writer divides
+    it."""
     return tuple(
-        item if (channel := taken_over_in(item, wanted)) == item.channel else Input(channel, item.task)
-        for item in wanted.inputs)
+        item if (channel := taken_over_in(item, fragment)) == item.channel else Input(channel, item.task)
+        for item in fragment.inputs)
 
 
-def taken_over_in(item: Input, wanted: WantedFragment) -> str:
+def taken_over_in(item: Input, fragment: WantedFragment) -> str:
     """The channel in which a fragment goes on with what others read.
 
     Where its part is named after itself, and not after one of them, they read the whole stream; but what it has some
     keys of, they read to its end.
     """
-    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id and not wanted.key_ranges
+    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == fragment.id and not fragment.key_ranges
     return keys.whole_of(item.channel) if is_new else item.channel
 
 
@@ -72,14 +73,14 @@ def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
 def rest_s(
     desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_carrying: bool
 ) -> float:
-    """After how long a slot looks again that nobody wakes.
+    """The seconds after which a slot looks again that nobody wakes.
 
     Parameters
     ----------
     has_standby : bool
-        Whether a query stands by in the slot.
+        True where a query stands by in the slot.
     is_carrying : bool
-        Whether something is under way to another node or from there, or keys are to another bundle.
+        True where something is under way to another node or from there, or keys are to another bundle.
     """
     here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
     if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still
@@ -88,7 +89,7 @@ def rest_s(
 
 
 class Patience:
-    """Since when each heir is waited for, and whether that is long enough.
+    """The time for which each heir has been waited for, and whether that is long enough.
 
     Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
     to be compiled, and who waits for them works on meanwhile.
@@ -98,7 +99,7 @@ class Patience:
         self._since_ms: dict[str, int] = {}
 
     def is_over(self, awaited: Collection[str], *, now_ms: int) -> bool:
-        """Whether nobody needs to be waited for, or need be no longer."""
+        """True where nobody needs to be waited for, or need be no longer."""
         earlier = {} if self._since_ms.keys() - set(awaited) else self._since_ms
         self._since_ms = {name: earlier.get(name, now_ms) for name in awaited}
         return all(now_ms - since_ms >= STANDBY_MS for since_ms in self._since_ms.values())
@@ -108,7 +109,7 @@ def stages_of(
     desired: DesiredState, store: SlotStore, elsewhere: Elsewhere, patience: Patience, *, runs: Collection[str],
     now_ms: int,
 ) -> dict[str, HandoverStage]:
-    """How far those have come that hand over; those that are over count until they are cleared away.
+    """Stages of the fragments that hand over; those that are over count until they are cleared away.
 
     One that goes on on another node works until it is ready there, however long that takes; and until what can go ahead
     of its state is there.
@@ -116,7 +117,7 @@ def stages_of(
     Parameters
     ----------
     patience : Patience
-        How long those of this node have been waited for.
+        The waits for heirs of this node.
     """
     if not desired.outgoing:
         return {}

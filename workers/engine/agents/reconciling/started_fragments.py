@@ -50,7 +50,7 @@ from ..transport.parcels import COMING, FilesBeside
 
 @dataclass(frozen=True, slots=True)
 class SlotStore:
-    """Where a slot keeps what it has started, and the checkpoints of that."""
+    """The records of the fragments that a slot has started, and their checkpoints."""
 
     data_dir: Path
     folder: Path
@@ -88,13 +88,13 @@ class SlotStore:
     def remove_checkpoint(self, fragment_id: str) -> None:
         """Delete a checkpoint that nobody will go on from; not there is fine."""
         shutil.rmtree(self.checkpoint(fragment_id), ignore_errors=True)
-        for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
-            self._beside(fragment_id, what).unlink(missing_ok=True)
+        for record in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
+            self._beside(fragment_id, record).unlink(missing_ok=True)
         self.files.drop(fragment_id, "copy", *self.files.kinds(fragment_id, COMING))
         for pattern in (*(f"*--{fragment_id}.{kind}" for kind in ("ended", "near", "copy")),
                         *(f"{fragment_id}--*.{kind}" for kind in ("ended", "gift"))):
-            for given in (self.data_dir / "checkpoints").glob(pattern):
-                given.unlink(missing_ok=True)
+            for gift in (self.data_dir / "checkpoints").glob(pattern):
+                gift.unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
         """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""
@@ -109,50 +109,50 @@ class SlotStore:
         return self.data_dir / "checkpoints" / fragment_id
 
     def has_begun(self, fragment_id: str) -> bool:
-        """Whether the fragment ever planned a batch: without one it starts from the beginning."""
+        """True where the fragment ever planned a batch: without one it starts from the beginning."""
         offsets = self.checkpoint(fragment_id) / "offsets"
         if open_streams.journal(self.checkpoint(fragment_id)) is not None:
             return True
         return offsets.is_dir() and any(path.name.isdigit() for path in offsets.iterdir())
 
     def progress(self, fragment_id: str) -> CheckpointProgress:
-        """How far the fragment's checkpoint has come."""
+        """The progress of the fragment's checkpoint."""
         return read_progress(self.checkpoint(fragment_id))
 
     # -- what passes from one fragment to another ----------------------------------------------------------------
 
     def begun(self, fragment_id: str) -> RestorePoint | None:
-        """What the fragment began with; None where it began with nothing, or did not begin."""
+        """The restore point that the fragment began from; None where it began with nothing, or did not begin."""
         document = self._read(fragment_id, "begun")
         return None if document is None else RESTORE_POINTS.read(document)
 
     def ended(self, fragment_id: str) -> Savepoint | None:
-        """What the fragment left when it ended for others; None while it has not."""
+        """The savepoint that the fragment left when it ended for others; None while it has not."""
         document = self._read(fragment_id, "ended")
         return None if document is None else SAVEPOINTS.read(document)
 
     def ended_ms(self, fragment_id: str) -> int | None:
-        """When the fragment ended for others, in ms since the epoch; None while it has not."""
+        """The time at which the fragment ended for others, in ms since the epoch; None while it has not."""
         try:
             return self._beside(fragment_id, "ended").stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
 
     def received_ms(self, heir: str) -> int | None:
-        """When what has come for a fragment from another node was left there, by that node's clock; None while nothing
-        has."""
+        """The time at which the savepoint from another node was left there, by that node's clock; None while none has
+        come."""
         try:
             return self._beside(heir, "received").stat().st_mtime_ns // 1_000_000
         except FileNotFoundError:
             return None
 
-    def having(self, what: str) -> frozenset[str]:
+    def having(self, record: str) -> frozenset[str]:
         """The fragments with a record of that kind: ``begun``, ``ended``, ``paused``, ``left``, ``standby``."""
-        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{what}"))
+        return frozenset(path.stem for path in (self.data_dir / "checkpoints").glob(f"*.{record}"))
 
-    def has(self, fragment_id: str, what: str) -> bool:
-        """Whether the fragment has a record of that kind."""
-        return self._beside(fragment_id, what).exists()
+    def has(self, fragment_id: str, record: str) -> bool:
+        """True where the fragment has a record of that kind."""
+        return self._beside(fragment_id, record).exists()
 
     def begun_path(self, fragment_id: str) -> Path:
         """The file with what the fragment began with; its folds read their first state there."""
@@ -179,13 +179,13 @@ class SlotStore:
                 self.files.date(fragment_id, "ended", at_ms)
 
     def received(self, heir: str) -> Savepoint | None:
-        """What has come from another node for a fragment to begin with; None while nothing has."""
+        """The savepoint from another node that a fragment is to begin with; None while none has come."""
         document = self._read(heir, "received")
         return None if document is None else SAVEPOINTS.read(document)
 
     @property
     def files(self) -> FilesBeside:
-        """What is sent to other nodes, or comes from there, as files beside checkpoints."""
+        """Files beside checkpoints that go to other nodes, or come from there."""
         return FilesBeside(self.data_dir / "checkpoints")
 
     @property
@@ -207,7 +207,7 @@ class SlotStore:
         return names_in(self.folder.parent / TAKEN)
 
     def is_recorded(self, fragment_id: str) -> bool:
-        """Whether any slot of the node has a record of its own of the fragment."""
+        """True where any slot of the node has a record of its own of the fragment."""
         return any(self.folder.parent.glob(f"slot-*/{fragment_id}.json"))
 
     def record_taken(self, heir: str) -> None:
@@ -239,31 +239,31 @@ class SlotStore:
         """The fragment rests, with what it has; or goes on."""
         self._mark(fragment_id, "paused", paused)
 
-    def record_left(self, fragment_id: str, *, left: bool) -> None:
+    def record_left(self, fragment_id: str, *, has_left: bool) -> None:
         """The bundle has done all that it had to; or goes on after all."""
-        self._mark(fragment_id, "left", left)
+        self._mark(fragment_id, "left", has_left)
 
     def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
         """Remember how many folds each of the fragment's tasks has, upstream first."""
         write_atomically(self._beside(fragment_id, "folds"), json.dumps(folds))
 
     def folds(self, fragment_id: str) -> tuple[tuple[str, int], ...]:
-        """How many folds each of the fragment's tasks has, upstream first; empty before its first start."""
+        """The number of folds of each of the fragment's tasks, upstream first; empty before its first start."""
         return tuple((task, count) for task, count in self._read(fragment_id, "folds") or ())
 
     def handover_lock(self) -> FileLock:
         """Held by who takes over: two that want the same fragment's work must not both begin."""
         return FileLock(self.data_dir / "checkpoints" / "handover.lock")
 
-    def _mark(self, fragment_id: str, what: str, is_so: bool) -> None:
+    def _mark(self, fragment_id: str, record: str, is_so: bool) -> None:
         if is_so:
-            write_atomically(self._beside(fragment_id, what), "")
+            write_atomically(self._beside(fragment_id, record), "")
         else:
-            self._beside(fragment_id, what).unlink(missing_ok=True)
+            self._beside(fragment_id, record).unlink(missing_ok=True)
 
-    def _read(self, fragment_id: str, what: str) -> Any:
+    def _read(self, fragment_id: str, record: str) -> Any:
         try:
-            return json.loads(self._beside(fragment_id, what).read_text())
+            return json.loads(self._beside(fragment_id, record).read_text())
         except FileNotFoundError:
             return None
 
@@ -296,14 +296,14 @@ class SlotStore:
         return swept
 
     def lock(self, fragment_id: str) -> FileLock:
-        """Who holds it may run the fragment on this machine; the kernel frees it when its holder dies."""
+        """The lock that lets its holder run the fragment on this machine; the kernel frees it when its holder dies."""
         return FileLock(self._beside(fragment_id, "lock"))
 
     def _own(self, fragment_id: str) -> Path:
         return self.folder / f"{fragment_id}.json"
 
-    def _beside(self, fragment_id: str, what: str) -> Path:
-        return self.data_dir / "checkpoints" / f"{fragment_id}.{what}"
+    def _beside(self, fragment_id: str, record: str) -> Path:
+        return self.data_dir / "checkpoints" / f"{fragment_id}.{record}"
 
 
 def _text_of(fragment: WantedFragment) -> str:

@@ -1,4 +1,4 @@
-"""What must hold of a fragment whenever it is looked at. Pure; it costs nothing that a snapshot has not read already.
+"""Invariants of a fragment, checked at each look. Pure; nothing is read for them beyond the snapshot.
 
 A slot checks every snapshot before it decides on it, and says what does not hold. It goes on all the same: what stands
 between two steps is repaired by the next ones, and a check that is wrong must stop nobody's dataflow.
@@ -15,7 +15,7 @@ from .snapshot import Snapshot
 
 
 def validate_state(snapshot: Snapshot) -> tuple[str, ...]:
-    """What does not hold of a fragment, a sentence each; nothing where all is well."""
+    """Violations of a fragment's invariants, a sentence each; none where all is well."""
     checks = (_of_its_state, _of_desired_state, _of_its_streams, _of_block_numbers)
     return tuple(violation for check in checks for violation in check(snapshot))
 
@@ -32,7 +32,8 @@ def _of_its_state(snapshot: Snapshot) -> Iterator[str]:
 
 def _of_desired_state(snapshot: Snapshot) -> Iterator[str]:
     desired = snapshot.desired
-    slots = [name for name, slot in desired.slots.items() if any(wanted.id == snapshot.id for wanted in slot.fragments)]
+    slots = [
+        name for name, slot in desired.slots.items() if any(fragment.id == snapshot.id for fragment in slot.fragments)]
     if len(slots) > 1:
         yield f"It is wanted on the slots {', '.join(sorted(slots))}: two queries would do its work."
     if slots and snapshot.id in desired.outgoing:

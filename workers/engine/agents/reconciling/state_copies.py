@@ -46,7 +46,7 @@ FIRST_SLOT = "0"  # holds what comes from other nodes
 
 
 class QueryCopies:
-    """One slot's side."""
+    """A slot's side of the copies of its queries' states."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, node_store: NodeStore, settings: Settings, *, slot: str,
@@ -115,11 +115,12 @@ class QueryCopies:
         return tuple(due)
 
     def is_awaited(self, fragment_id: str) -> bool:
-        """Whether a copy is to be made as soon as the batch of a fragment that is under way has ended."""
+        """True where a copy is to be made as soon as the batch of a fragment that is under way has ended."""
         return fragment_id in self._resting
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
-        """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
+        """The part of reports about the copies of a fragment's state, where any are asked for: fields of
+        `QueryReport`."""
         return self._pace.told(fragment_id, self._told.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
@@ -131,9 +132,9 @@ class QueryCopies:
         """Send what is next of a fragment's copies, and let go of what these need no more: the copies that are due."""
         nodes, due = wishes.own.get(fragment.id, ()), []
         never = "" if nodes else why_not_copied(fragment, self._task_types)
-        why = never or self._why_without(fragment, nodes, wishes.living)
-        if why:
-            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": why}
+        reason = never or self._why_without(fragment, nodes, wishes.living)
+        if reason:
+            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": reason}
             self._keep_nothing(fragment)
         elif not run.busy:
             self._without.discard(fragment.id)
@@ -253,11 +254,11 @@ class QueryCopies:
         places = {channel: entry_of(offset) for channel, offset in done.items()}
         if progress.source_offset is not None and progress.is_done:
             places[TICKS] = (progress.source_offset["next"], 0)
-        why = self._why_fewer(nodes, living)
+        reason = self._why_fewer(nodes, living)
         if not reports:
             is_new = progress.batch < 0 and not fragment.inherits
             self._told[fragment.id] = {
-                "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else why}
+                "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else reason}
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
@@ -272,7 +273,7 @@ class QueryCopies:
                 self._lacked_ms.get(fragment.id), begun=begun, whole_ms=whole_ms, now_ms=self._clock_ms(),
                 copied=min(reports[holder].batch for holder in stand.holders))
             age = {"copied_at_ms": min(lacked_ms.values(), default=whole_ms), "lacks_none": not lacked_ms}
-        lacking = {"not_copied": why} if stand.survives < self._most else {}
+        lacking = {"not_copied": reason} if stand.survives < self._most else {}
         self._told[fragment.id] = {
             "survives": stand.survives, "copies": self._most, "held_by": stand.holders, **age, **lacking}
         if stand.survives:
@@ -391,7 +392,7 @@ class QueryCopies:
 
 
 def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:
-    """What others are told of a copy that was whole then."""
+    """The report for others about a copy that was whole then."""
     places = {channel: entry_of(offset) for channel, offset in saved.offsets.items()}
     if saved.source_offset is not None and not places:
         places[TICKS] = (saved.source_offset["next"], 0)

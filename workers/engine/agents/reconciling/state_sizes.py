@@ -1,5 +1,5 @@
-"""How much state the queries of a slot have on its node's disk, looked at now and then: reports tell it, so that who
-thinks of a move knows what would go along."""
+"""Sizes of the states that a slot's queries have on its node's disk, looked at now and then: reports tell them, so that
+who thinks of a move knows what would go along."""
 
 from __future__ import annotations
 
@@ -23,6 +23,6 @@ class StateSizes:
                 size = round(self._bytes_of(fragment_id) / 1024)
             except OSError:  # a file went while it was looked at
                 size = None
-            self._seen = {name: seen for name, seen in self._seen.items() if now_ms - seen[0] < 2 * LOOK_MS}
+            self._seen = {name: size for name, size in self._seen.items() if now_ms - size[0] < 2 * LOOK_MS}
             self._seen[fragment_id] = (now_ms, size)
         return size

@@ -96,8 +96,8 @@ class DesiredStateWatcher(threading.Thread):
 
     def _say_not_taken(self, error: Exception) -> None:
         """Log why what is desired was not taken; once for as long as it stays the same."""
-        if (why := repr(error)) != self._not_taken:
-            self._not_taken = why
+        if (reason := repr(error)) != self._not_taken:
+            self._not_taken = reason
             self._log.error("desired state not taken", exc_info=error)
 
     def _announce(self, away: bool, *, now_away: bool, error: str = "") -> bool:

@@ -40,7 +40,9 @@ COMMANDS = (
         "zintercard", "zunion", "zunionstore", "zdiff", "zdiffstore", "bitop", "lcs", "pfcount", "pfmerge",
         "srandmember", "hrandfield", "zrandmember", "rename", "renamenx",
         "setrange", "setbit", "bitfield", "zrangestore", "geosearchstore", "georadius", "georadiusbymember", "pfadd",
-        "xgroup", "xreadgroup", "xclaim", "xautoclaim")))
+        "xgroup", "xreadgroup", "xclaim", "xautoclaim", "xsetid")))
+# Of what writes all that a reader does where others read, too: it notes how far it is, and frees what all have read.
+OF_READERS = ("-@write", "+hset", "+hsetnx", "+hdel", "+hincrby", "+xtrim", "+xdel")
 UNKNOWN = ("?",)  # rules that no user has
 CROWDED = key_patterns.READ_ONLY + key_patterns.escaped(keys.CROWDED)
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
@@ -102,11 +104,12 @@ class BrokerUsers:
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
-                shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
+                shown, trial = (self._passing.get(purpose, frozenset()) for purpose in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
-                self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED},
-                          only_read=key_patterns.only_read(tuple(fragments.values())))
-                self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node), CROWDED})
+                only_read = key_patterns.only_read(tuple(fragments.values()))
+                self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED}, only_read=only_read)
+                self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node), CROWDED},
+                          only_read=only_read)  # what live sources write it has by their own patterns
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 # What it let the agent do once, it will again; and what else is wrong opens nothing to the processes.
@@ -114,7 +117,7 @@ class BrokerUsers:
                 logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
 
     def works_for(self, query: str) -> bool:
-        """Whether the node works for a query, or has not cleared it away yet; of all where that is not known."""
+        """True where the node works for a query, or has not cleared it away yet; of all where that is not known."""
         return self.is_refused or self._known is None or query in self._known
 
     def look(self, *, is_away: bool) -> None:
@@ -133,27 +136,27 @@ class BrokerUsers:
         self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
 
     def _of_copies(self, fragment_ids: Collection[str]) -> Collection[str]:
-        held = self._broker.hgetall(keys.copies_at(self._store.node))
+        owners = self._broker.hgetall(keys.copies_at(self._store.node))
         return tuple(key_patterns.of_copies(
-            self._store.node, fragment_ids, {name.decode(): node.decode() for name, node in held.items()}))
+            self._store.node, fragment_ids, {name.decode(): node.decode() for name, node in owners.items()}))
 
-    def _let(self, what: str, patterns: set[str]) -> None:
+    def _let(self, purpose: str, patterns: set[str]) -> None:
         with self._lock:
-            if self._passing.get(what, frozenset()) != patterns:
-                self._passing[what] = frozenset(patterns)
+            if self._passing.get(purpose, frozenset()) != patterns:
+                self._passing[purpose] = frozenset(patterns)
                 self.expect()
 
     def _set(self, role: str, patterns: Collection[str], *, only_read: Collection[str] = ()) -> None:
         """Make a user, or bring it up to date; nothing is sent to a broker that has it so.
 
-        To channels that are ``only_read`` it adds no block: whoever reads a stream of another team must not forge its
-        events for others who read it. What a reader does there beside reading (it frees blocks) it may.
+        To channels that are ``only_read`` it adds no block, and writes there by the commands of a reader alone: whoever
+        reads a stream of another team must not forge its events for others who read it, nor end it for its writer.
         """
-        name, given = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
-        rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in given)
+        name, allowed = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
+        rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in allowed)
         if only_read:
-            adds = (rule for rule in rules if rule.startswith("~") and rule[1:] not in only_read)
-            rules = ("-xadd", *rules, f"(+xadd {' '.join(adds)})")
+            written = (rule for rule in rules if rule.startswith("~") and rule[1:] not in only_read)
+            rules = (*OF_READERS, *rules, f"({' '.join((*COMMANDS, '-@pubsub', *written))})")
         if self._rules.get(role) == rules and self._broker.execute_command("ACL", "GETUSER", name) is not None:
             return
         self._broker.execute_command(

@@ -1,4 +1,4 @@
-"""What a node's processes are given of their machine: a wall (``workers.walls``), variables, a folder of their own.
+"""The confinement of a node's processes on their machine: a wall (``workers.walls``), variables, a folder of their own.
 
 Drivers with their Python workers, the connector host and looks compute, or speak to others by, what users wrote. They
 reach what they work with, and nothing that is worth stealing. See docs/decisions/0115-a-second-wall.md.
@@ -59,14 +59,14 @@ sys.exit(f"closed to it: {', '.join(closed)}" if closed else 0)"""
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What the machine gives to build walls of: the number of a user for a node's processes, and Landlock."""
+    """The machine's means to build walls: the number of a user for a node's processes, and Landlock."""
 
     user: int | None = None
     landlock: bool = False
 
     @property
     def is_there(self) -> bool:
-        """Whether there are walls around files and memory."""
+        """True where there are walls around files and memory."""
         return self.user is not None or self.landlock
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Confinement:
 
     @classmethod
     def of(cls, settings: Settings, environment: Mapping[str, str] | None = None) -> Confinement:
-        """That of an agent with these settings, ready for its processes."""
+        """The confinement by an agent with these settings, ready for its processes."""
         store = NodeStore(settings.data_dir, settings.node)
         users = BrokerUsers(connect(settings.redis_url), settings.redis_url, store)
         made = cls(settings, users, environment=environment)
@@ -127,7 +127,7 @@ class Confinement:
         logger().info("walls around slots, connectors and looks", of=str(self.means))
 
     def missing(self) -> list[str]:
-        """What is not walled off: ``files``, ``user`` (root's, which could ask other programs), ``broker``."""
+        """The walls that are missing: ``files``, ``user`` (root's, which could ask other programs), ``broker``."""
         is_root = os.geteuid() == 0 and self.means.user is None
         return [*([] if self.means.is_there else ["files"]), *(["user"] if is_root else []),
                 *(["broker"] if self.users.is_refused else [])]
@@ -177,7 +177,7 @@ class Confinement:
         name : str
             A slot's index, the spare's name, the connector host's, or that of a look.
         role : str, optional
-            Whose user of the broker it has; a slot's or the connector host's by its name.
+            The role whose user of the broker it has; a slot's or the connector host's by its name.
         """
         role = role or (CONNECTORS if name == CONNECTORS else SLOTS)
         variables = self._variables(role)
@@ -206,11 +206,11 @@ class Confinement:
             threads.submit(do).result()
 
     def _variables(self, role: str) -> dict[str, str]:
-        given = self._given
-        named = (*PASSED, *filter(None, given.get(MORE_VARIABLES, "").replace(" ", "").split(",")))
+        variables = self._given
+        named = (*PASSED, *filter(None, variables.get(MORE_VARIABLES, "").replace(" ", "").split(",")))
         settings = self._settings
         return {
-            **{name: given[name] for name in named if name in given},
+            **{name: variables[name] for name in named if name in variables},
             "REDIS_URL": self.users.url(role), "WEIR_NODE": settings.node, "WEIR_SLOTS": str(settings.slots),
             "WEIR_DATA_DIR": str(settings.data_dir), "PYTHONPATH": python_path(ROOT)}
 
@@ -239,11 +239,11 @@ class Confinement:
 
     def _code(self) -> list[Path]:
         """Where programs are that are not the system's: Python, Java, Spark, packages; and what an operator adds."""
-        given = self._given
-        named = [given.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
+        variables = self._given
+        named = [variables.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
         named += [path for path in python_path(ROOT).split(os.pathsep) if Path(path) != ROOT]
-        named += given.get(MORE_PATHS, "").split(os.pathsep)
-        if (java := shutil.which("java", path=given.get("PATH"))) is not None:
+        named += variables.get(MORE_PATHS, "").split(os.pathsep)
+        if (java := shutil.which("java", path=variables.get("PATH"))) is not None:
             named.append(str(Path(java).resolve().parents[1]))
         return [Path(sys.base_prefix), Path(sys.prefix), *(Path(path).resolve() for path in named if path)]
 
@@ -272,7 +272,7 @@ class Confinement:
 
 
 def command_of(name: str) -> list[str]:
-    """What runs a slot, by its index, the spare or the connector host."""
+    """The command that runs a slot, by its index, the spare or the connector host."""
     if name == CONNECTORS:
         return [sys.executable, "-m", "workers.engine.connectors.connector_host"]
     return [sys.executable, "-m", "workers.engine.agents.slot", *(["--spare"] if name == SPARE else ["--slot", name])]

@@ -35,7 +35,7 @@ TURN_S = 1.0
 
 
 class CopyHolders:
-    """One node's side.
+    """A node's side of the choice of holders for copies of state.
 
     Parameters
     ----------
@@ -70,17 +70,17 @@ class CopyHolders:
         chosen = self._chosen(before, living)
         for name in chosen.keys() | before.own.keys():
             self._say(name, chosen.get(name, ()), before.own.get(name, ()))
-        held = texts(self._broker.hgetall(keys.copies_at(node)))
+        owners = texts(self._broker.hgetall(keys.copies_at(node)))
         pipeline = self._broker.pipeline(transaction=False)
-        for name in held:
+        for name in owners:
             pipeline.hget(keys.ranges(name), "owner")
-        for name, owner in zip(list(held), answers_of(pipeline) if held else (), strict=True):  # slots write there
+        for name, owner in zip(list(owners), answers_of(pipeline) if owners else (), strict=True):  # slots write there
             if owner not in (None, name.encode()):  # somebody has gone on with it
                 self._broker.hdel(keys.copies_at(node), name)
-                del held[name]
-        if held.keys() != before.held.keys() and held:
+                del owners[name]
+        if owners.keys() != before.held.keys() and owners:
             self._on_held()
-        self._store.write_copy_wishes(CopyWishes(chosen, held, living))
+        self._store.write_copy_wishes(CopyWishes(chosen, owners, living))
 
     def _chosen(self, before: CopyWishes, living: Sequence[str]) -> dict[str, tuple[str, ...]]:
         node, sizes = self._store.node, self._sizes()
@@ -88,15 +88,15 @@ class CopyHolders:
         nodes = {
             name: HoldingNode(facts[name]["zone"] or name, facts[name]["room_bytes"])
             for name in living if name in facts}
-        wanted = self._newest().wanted
+        fragments = self._newest().wanted
         queries = {
             name: CopiedQuery(node, sizes[name], before.own.get(name, ()))
-            for name, fragment in wanted.items()
+            for name, fragment in fragments.items()
             if name in sizes and not why_not_copied(fragment, self._task_types)}
         chosen = choose_holders(queries, nodes, copies=self._settings.copies)
         # One that does not run just now keeps the holders that it has.
         staying = {name: nodes for name, nodes in before.own.items()
-                   if name in wanted and name not in sizes and not why_not_copied(wanted[name], self._task_types)}
+                   if name in fragments and name not in sizes and not why_not_copied(fragments[name], self._task_types)}
         return {name: holders for name, holders in (*staying.items(), *chosen.items()) if holders}
 
     def _say(self, name: str, now: Sequence[str], before: Sequence[str]) -> None:
@@ -140,7 +140,8 @@ def holders_thread(
     broker: redis.Redis, store: NodeStore, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]],
     users: BrokerUsers,
 ) -> tuple[HoldersThread, ...]:
-    """What looks after copies, where there are to be any; where there were some, slots are told to keep nothing."""
+    """The thread that looks after copies, where there are to be any; where there were some, slots are told to keep
+    nothing."""
     if not settings.copies:
         if store.read_copy_wishes() is not None:
             store.write_copy_wishes(CopyWishes())

@@ -1,4 +1,4 @@
-"""How a slot's driver ends: its JVM, or its cluster; and how a slot says that it cannot run at all."""
+"""The end of a slot's driver: of its JVM, or its cluster; and a slot's message that it cannot run at all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDS_S = 10.0  # in which a JVM that ends has run its hooks
 
 
 def is_ending(spark: SparkSession) -> bool:
-    """Whether the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
+    """True where the driver's JVM ends or has ended. Its hooks stop its context first: queries that end with that, and
     starts that do not succeed, have not failed."""
     try:
         return cluster.is_gone(spark)

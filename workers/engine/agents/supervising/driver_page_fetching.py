@@ -49,14 +49,14 @@ _SAID = re.compile(r"(\d{1,5}):([A-Za-z0-9_-]{40,100})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PageAddress:
-    """Where a driver's pages are on its machine, and the key for them."""
+    """The address of a driver's pages on its machine, and the key for them."""
 
     port: int
     key: str
 
     @classmethod
     def read(cls, text: object) -> PageAddress | None:
-        """What a slot says of its pages (``<port>:<key>``); None where that is nothing of the kind."""
+        """The address that a slot reports of its pages (``<port>:<key>``); None where that is nothing of the kind."""
         matched = _SAID.fullmatch(text) if isinstance(text, str) else None
         return cls(int(matched[1]), matched[2]) if matched and 0 < int(matched[1]) < 65_536 else None
 
@@ -102,7 +102,7 @@ def driver_pages_thread(
 
 
 def fetch(address: PageAddress, path: str, *, query: str = "", within_s: float) -> bytes:
-    """What a driver answers: a page of HTML, one byte longer than may be where it is longer.
+    """The answer of a driver: a page of HTML, one byte longer than may be where it is longer.
 
     Raises
     ------

@@ -44,8 +44,8 @@ def _reading_too(fragment: WantedFragment, before: WantedFragment) -> WantedFrag
 
 
 def of_fragments(fragments: Collection[WantedFragment]) -> frozenset[str]:
-    """What slots touch of these fragments: all that is named after them, or after those whose work they go on with;
-    the channels that they read; models of their teams."""
+    """Patterns of the keys that slots touch of these fragments: all that are named after them, or after those whose
+    work they go on with; the channels that they read; models of their teams."""
     return frozenset(pattern for fragment in fragments for pattern in _of_fragment(fragment))
 
 
@@ -128,25 +128,27 @@ def of_channel(channel: str) -> Iterator[str]:
     yield f"{escaped(keys.channel(channel))}[:@]*"
 
 
-def of_copies(node: str, fragment_ids: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
-    """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds."""
+def of_copies(node: str, fragment_ids: Iterable[str], owners: Mapping[str, str]) -> Iterator[str]:
+    """Patterns of the keys that slots touch of copies of state: of the node's own fragments those that go elsewhere,
+    and those it holds."""
     yield READ_ONLY + escaped(keys.copies_at(node))
     for name in fragment_ids:
         yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"
-    for name in held:
+    for name in owners:
         yield escaped(keys.ahead(keys.copy_name(name, node)))
         yield escaped(keys.copies(name))
 
 
 def of_connectors(node: str) -> Iterator[str]:
-    """What a connector host touches beside its node's fragments: its live sources and their channels, its sinks."""
+    """Patterns of the keys that a connector host touches beside its node's fragments: its live sources and their
+    channels, its sinks."""
     yield from (escaped(keys.hosted(node)), escaped(keys.sinks(node)))
     yield from (f"{keys.connector('')}*", f"{keys.sink('')}*", f"{keys.channel('in-')}*")
 
 
 def can_be_given(pattern: str) -> bool:
-    """Whether the broker takes it for a pattern. With a blank, which no key of Weir's has, it takes none, and refuses
-    all others of the user as well."""
+    """True where the broker takes it for a pattern. With a blank, which no key of Weir's has, it takes none, and
+    refuses all others of the user as well."""
     return _BLANK.search(pattern) is None
 
 

@@ -25,7 +25,7 @@ _GIVE = ALONE + "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call
 
 
 class LeaseState(StrEnum):
-    """How an agent stands towards its lease."""
+    """The state of an agent's lease."""
 
     HELD = "held"
     TAKEN = "taken"  # by an agent with another data folder
@@ -47,10 +47,10 @@ class Lease:
     def renew(self) -> LeaseState:
         """Take the lease or hold it for longer."""
         try:
-            other = self._broker.eval(_TAKE, 1, self._key, self._owner, LEASE_LIVES_MS)
+            other_owner = self._broker.eval(_TAKE, 1, self._key, self._owner, LEASE_LIVES_MS)
         except redis.RedisError:
             return LeaseState.UNKNOWN
-        return LeaseState.TAKEN if other else LeaseState.HELD
+        return LeaseState.TAKEN if other_owner else LeaseState.HELD
 
     def give_back(self) -> None:
         """Let another agent have the name at once."""

@@ -1,4 +1,4 @@
-"""What a line of a process's log says: when, how serious, whose it is. Pure.
+"""Parsing of a line of a process's log: when, how serious, whose it is. Pure.
 
 Weir's own lines, Spark's (``workers/engine/spark/log4j2.properties``) and what a ``python`` task prints are JSON
 objects with the same keys; all else, such as the last words of a JVM, is a text that is nobody's but the process's.

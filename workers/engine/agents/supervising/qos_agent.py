@@ -41,7 +41,7 @@ class NodeQos:
     broker : redis.Redis
         By which set-ups, reports and wishes come and go.
     reports : callable
-        What the node's slots tell of their queries now, by query.
+        Gives the newest reports of the node's slots on their queries, by query.
     chance : random.Random
         Draws when reports are due.
     on_event : callable
@@ -77,9 +77,9 @@ class NodeQos:
         if setup.empty:  # nobody reports to it, and nobody has wishes
             self._renew(qos_store.set_up_of(self._broker, self._store.node), now_s)
             return
-        wanted = [query for query in setup.own if any(to.wants(query) for to in self._reporters.values())]
+        queries = [query for query in setup.own if any(to.wants(query) for to in self._reporters.values())]
         mail = qos_store.fetch(
-            self._broker, self._store.node, wanted, managers=list(self._stand_ins),
+            self._broker, self._store.node, queries, managers=list(self._stand_ins),
             listened_for=listened_for(setup.stands_in))
         if self._renew(mail.setup, now_s):
             return
@@ -163,12 +163,12 @@ class NodeQos:
         return wishes
 
     def _tell(self, decision: IntervalDecision, now_s: float) -> None:
-        what = "" if decision.percentile is None else f"p{decision.percentile:g}: "
+        percentile = "" if decision.percentile is None else f"p{decision.percentile:g}: "
         for query, interval_s in decision.intervals_s.items():
             self._on_event(
                 "stepped", at_ms=round(1000 * now_s), fragment=query, trigger_ms=round(1000 * interval_s),
-                error=f"{what}{figure_in_words(decision.worst_s)} where {figure_in_words(decision.limit_s)} are asked "
-                      f"for: batches {figure_in_words(interval_s)} apart.")
+                error=f"{percentile}{figure_in_words(decision.worst_s)} where {figure_in_words(decision.limit_s)} are "
+                      f"asked for: batches {figure_in_words(interval_s)} apart.")
 
     def _keep(self, wishes: Mapping[str, QosWishes], running: Mapping[str, Mapping[str, Any]], is_round: bool) -> None:
         """Store what the managers of each query agree on, where that is another interval."""
@@ -214,7 +214,7 @@ class QosThread(threading.Thread):
 
 
 def reports_of(slots: Iterable[SlotProcess]) -> dict[str, Mapping[str, Any]]:
-    """What slots told last of their queries, by query."""
+    """The last reports of slots on their queries, by query."""
     return {query: report for slot in slots for query, report in slot.report.get("fragments", {}).items()}
 
 

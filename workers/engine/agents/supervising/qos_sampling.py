@@ -39,8 +39,8 @@ class Sampler:
         Parameters
         ----------
         setup : OwnQuery
-            What is to be known of it. Of a source the latency is the age at which events leave it: it contains the
-            wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.
+            The query as its manager has it. Of a source the latency is the age at which events leave it: it contains
+            the wait for a batch. Else that is in the channels that it reads, up to when a batch reads the block.
         """
         trigger_ms, work = report.get("trigger_ms"), (int(report.get("batches") or 0), int(report.get("busy_ms") or 0))
         counted, worked, before = self._counts.get(query), self._work.get(query), self._channels.get(query, NOTHING)
@@ -76,7 +76,7 @@ def _by_writer(growth: Counts, reads: Mapping[str, str]) -> dict[str, ChannelSam
     sums: dict[str, Counter[str]] = {}
     for channel, writer in reads.items():
         sums.setdefault(writer, Counter()).update(
-            {what: growth.get(f"{channel}:{what}", 0) for what in ("blocks", "chan", "wait")})
+            {counter: growth.get(f"{channel}:{counter}", 0) for counter in ("blocks", "chan", "wait")})
     return {
         writer: ChannelSample(counts["chan"] / counts["blocks"] / 1000, 2 * counts["wait"] / counts["blocks"] / 1000)
         for writer, counts in sums.items() if counts["blocks"]}

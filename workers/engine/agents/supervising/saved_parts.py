@@ -35,7 +35,7 @@ class SavedParts:
     _known: dict[str, tuple[Path, SavedPartReport]] = field(default_factory=dict)
 
     def report(self, desired: DesiredState) -> dict[str, Any] | None:
-        """What there is of the savepoints that are kept; parts of others are deleted. None before it was told of any.
+        """The parts of the savepoints that are kept; parts of others are deleted. None before it was told of any.
 
         A part that appears later is one that a query of the node was told to leave.
         """

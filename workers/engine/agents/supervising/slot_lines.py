@@ -19,6 +19,7 @@ from pydantic_core import from_json
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.contracts.reports import LEFT, QUERY_REPORTS, ConnectorReport, SinkReport
+from scheduler.contracts.times import LATEST_MS
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 
@@ -27,17 +28,16 @@ MOST_EVENTS, MOST_EVENT = 100, 65_536  # of a line, and characters of each (JSON
 MOST_NAME, MOST_TEXT = 200, 10_000  # characters of an event's names, and of what it says in words, which is cut
 LONGEST_GAP_MS = 2**31 - 1  # as it is stored
 LARGEST = 2**63 - 1
-LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
 
 
 class UnreadableLine(Exception):
-    """What was said is none of what a slot says."""
+    """A line is none of those that a slot writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotSaying:
-    """What a slot, a spare or the connector host says of itself."""
+    """A report of a slot, a spare or the connector host on itself."""
 
     state: str = "starting"
     refused: str = ""
@@ -70,7 +70,7 @@ def lines_of(stream: IO[bytes], *, most_bytes: int = MOST_BYTES) -> Iterator[byt
 
 
 def read_line(line: bytes) -> dict[str, Any]:
-    """What a line says: a ``pulse``, an ``answer``, a secret to ``open``, or what a slot says of itself.
+    """The content of a line: a ``pulse``, an ``answer``, a secret to ``open``, or a slot's report on itself.
 
     Of that, a query, source, sink or event of which something else is said than there is to say is left out.
 

@@ -1,4 +1,4 @@
-"""What a slot uses: CPU and memory over its process tree (the driver, its JVM, its Python workers)."""
+"""The usage of a slot: CPU and memory over its process tree (the driver, its JVM, its Python workers)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TreeMeter:
     Parameters
     ----------
     from_now : bool, optional
-        Whether totals begin with the first sample; else they hold what the processes used before, too.
+        True where totals begin with the first sample; else they hold what the processes used before, too.
     """
 
     def __init__(self, pid: int, *, from_now: bool = False) -> None:

@@ -1,4 +1,5 @@
-"""What is on disk for which slow reader: who needs which segment, so what each team takes, and what is charged. Pure.
+"""The account of blocks on disk for slow readers: who needs which segment, so what each team takes, and what is
+charged. Pure.
 
 Readers that need the same segment share it: each counts its even part.
 """
@@ -21,20 +22,21 @@ def parts_of(spill: ChannelSpill, info: ChannelInfo, node_readers: Collection[st
     parts: dict[str, int] = {}
     for segment in spill.segments:
         readers = [
-            reader for reader, place in info.readers.items()
-            if reader in node_readers and _needs(info, reader, place, segment)]
+            reader for reader, offset in info.readers.items()
+            if reader in node_readers and _needs(info, reader, offset, segment)]
         for reader in readers:
             parts[reader] = parts.get(reader, 0) + segment.size // len(readers)
     return parts
 
 
-def _needs(info: ChannelInfo, reader: str, place: Offset, segment: Segment) -> bool:
-    mark = info.spills.get(reader)
-    return mark is not None and info.reads_on_after(reader, place) < segment.end and segment.start < mark
+def _needs(info: ChannelInfo, reader: str, offset: Offset, segment: Segment) -> bool:
+    spilled_to = info.spills.get(reader)
+    return spilled_to is not None and info.reads_on_after(reader, offset) < segment.end and segment.start < spilled_to
 
 
 def by_team(parts: Mapping[Reader, int], teams: Mapping[Reader, Iterable[str]]) -> dict[str, int]:
-    """What each team's readers take, in bytes; a reader that several teams need counts its even part for each."""
+    """The size of what each team's readers have on disk, in bytes; a reader that several teams need counts its even
+    part for each."""
     taken: dict[str, int] = {}
     for reader, size in parts.items():
         team_names = tuple(teams.get(reader, ()))

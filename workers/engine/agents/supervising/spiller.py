@@ -38,7 +38,7 @@ FULL, TEAM_FULL = "full", "team_full"
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What becomes of a reader that is behind, and the teams that need it."""
+    """The terms of a reader: the choice for when it is behind, and the teams that need it."""
 
     when_behind: str = SPILL
     teams: tuple[str, ...] = ()
@@ -74,9 +74,9 @@ class Spiller:
     hold_ms : int
         For how long a reader may hold back others.
     most_bytes : int
-        How much may be on disk for the whole node.
+        The most bytes on disk for the whole node.
     team_bytes : int, optional
-        How much of that may be for the readers of one team; as much as there is if not given.
+        The most of these for the readers of one team; all of them if not given.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Spiller:
                 logger().warning("a slow reader was not served", channel=channel, error=problem)
 
     def spilled(self) -> dict[str, SpillReport]:
-        """What is on disk, by reader that is behind; of one that reads several such streams, the largest."""
+        """Reports on blocks on disk, by reader that is behind; of one that reads several such streams, the largest."""
         largest: dict[str, SpillReport] = {}
         for (channel, reader), state in sorted(list(self._states.items()), key=lambda item: item[1].size):
             since_ms = state.since_ms or (state.held_since_ms if state.refused else None)
@@ -145,7 +145,7 @@ class Spiller:
         return largest
 
     def report(self) -> dict[str, Any]:
-        """What the node reports of its slow readers: fields of `NodeReport`."""
+        """The report of the node on its slow readers: fields of `NodeReport`."""
         return {
             "spills": {reader: asdict(spill) for reader, spill in self.spilled().items()},
             "spilled_kb_s": {reader: round(total) for reader, total in list(self._meter.kb_s.items())},
@@ -169,19 +169,19 @@ class Spiller:
     def _serve(self, info: ChannelInfo, reader: str, now_ms: int) -> None:
         state = self._states.setdefault((info.channel, reader), _State())
         spill = self._spills.get(info.channel)
-        place, spilled_to = info.readers[reader], info.spills.get(reader)
-        needs_from = max(place, spilled_to or place)
+        offset, spilled_to = info.readers[reader], info.spills.get(reader)
+        needs_from = max(offset, spilled_to or offset)
         holds_back = self._holds_back(info, needs_from)
         on_disk = needs_from if spill is None else spill.end_of(needs_from)
         if on_disk > needs_from and (needs_from < info.trimmed or holds_back):
             # An heir, or another slow reader: what it needs is there already.
             needs_from = spilled_to = self._channels.spill(info.channel, reader, on_disk) or needs_from
             holds_back = self._holds_back(info, needs_from)
-        is_behind = spilled_to is not None and place < spilled_to
+        is_behind = spilled_to is not None and offset < spilled_to
         if spilled_to is not None and not is_behind:
-            self._channels.spill(info.channel, reader, place)  # it has caught up: the mark goes
+            self._channels.spill(info.channel, reader, offset)  # it has caught up: the mark goes
         state.since_ms = (state.since_ms or now_ms) if is_behind else None
-        state.size = spill.behind(place) if spill is not None and is_behind else 0
+        state.size = spill.behind(offset) if spill is not None and is_behind else 0
         if not holds_back:
             state.held_since_ms, state.refused = None, ""
         else:
@@ -192,12 +192,12 @@ class Spiller:
                 is_behind = True
         self._let_lose(info, reader, spilled_to if is_behind else None)
 
-    def _let_lose(self, info: ChannelInfo, reader: str, mark: Offset | None) -> None:
+    def _let_lose(self, info: ChannelInfo, reader: str, spilled_to: Offset | None) -> None:
         """Ask a reader that is behind to give up the oldest, where its team chose so; take that back where not."""
         skip = info.skips.get(reader)
         is_due = (
-            mark is not None and self._terms[info.channel, reader].when_behind == LOSE_OLDEST
-            and (skip is None or mark > skip.to))
+            spilled_to is not None and self._terms[info.channel, reader].when_behind == LOSE_OLDEST
+            and (skip is None or spilled_to > skip.to))
         if is_due and reader not in info.losing:
             self._channels.ask_to_lose(info.channel, reader, keep_blocks=max(1, info.capacity // 4))
         elif reader in info.losing and not is_due:
@@ -205,18 +205,18 @@ class Spiller:
 
     def _holds_back(self, info: ChannelInfo, needs_from: Offset) -> bool:
         """Whether nobody reads more slowly, and the channel is more than half full of what this one needs."""
-        slowest = min(max(place, info.spills.get(name, place)) for name, place in info.readers.items())
+        slowest = min(max(offset, info.spills.get(name, offset)) for name, offset in info.readers.items())
         return needs_from < info.last and needs_from <= slowest and info.blocks > info.retain + info.capacity // 2
 
     def _take(self, info: ChannelInfo, reader: str, needs_from: Offset, state: _State, now_ms: int) -> Offset:
         """Take to disk what the reader needs, until the channel is a quarter full; up to where it is there then."""
         spill = self._spills.setdefault(info.channel, ChannelSpill(self._folder / info.channel))
-        after, wanted, state.refused = needs_from, info.blocks - info.retain - info.capacity // 4, ""
-        while wanted > 0:
+        after, blocks_due, state.refused = needs_from, info.blocks - info.retain - info.capacity // 4, ""
+        while blocks_due > 0:
             state.refused = self._why_full(info.channel, reader)
             if state.refused:
                 break
-            entries = self._channels.entries(info.channel, after=after, count=min(wanted, CHUNK_BLOCKS))
+            entries = self._channels.entries(info.channel, after=after, count=min(blocks_due, CHUNK_BLOCKS))
             next_start = spill.room_after(after)
             entries = [entry for entry in entries if next_start is None or entry.offset <= next_start]
             if not entries:
@@ -227,7 +227,7 @@ class Spiller:
                 state.refused = error.strerror or str(error)
                 break
             self._add_to_teams(info.channel, reader, sum(len(entry.payload) for entry in entries))
-            after, wanted = spill.end_of(after), wanted - len(entries)
+            after, blocks_due = spill.end_of(after), blocks_due - len(entries)
         if after > needs_from:
             state.since_ms = state.since_ms or now_ms
             self._channels.spill(info.channel, reader, after)

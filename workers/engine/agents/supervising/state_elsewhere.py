@@ -25,7 +25,7 @@ MOST_S = 180.0  # a silent node counts as such after 45 s at most; then the site
 
 
 class StateElsewhere:
-    """Whether an agent has to wait, at its start.
+    """Decides whether an agent has to wait at its start.
 
     Parameters
     ----------
@@ -40,22 +40,22 @@ class StateElsewhere:
         self._since_s: float | None = None
 
     def may_begin(self) -> bool:
-        """Whether nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False
+        """True where nothing is left that could go on from copies elsewhere, or some of it did not in `MOST_S`; False
         while the broker is away. An agent whose folder has something need not ask."""
         if self._store.desired_path.exists():
             return True
         try:
-            left = self._left()
+            fragments = self._left()
         except redis.RedisError:
             return False
         except InvalidContract:
             return True  # what is desired cannot be read, so nothing begins
-        if not left:
+        if not fragments:
             return True
         self._since_s = self._clock_s() if self._since_s is None else self._since_s
         if self._clock_s() < self._since_s + MOST_S:
             return False
-        logger().error("begins without the state that other nodes have copies of", fragments=left)
+        logger().error("begins without the state that other nodes have copies of", fragments=fragments)
         return True
 
     def _left(self) -> list[str]:

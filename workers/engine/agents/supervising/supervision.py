@@ -42,7 +42,8 @@ class SlotProcess:
     Parameters
     ----------
     argv : sequence of str
-        What runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a line.
+        The command that runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a
+        line.
     on_news : callable
         Called without arguments whenever a report has arrived that says something new.
     on_event : callable
@@ -52,7 +53,7 @@ class SlotProcess:
     enclose : callable, optional
         Gives, by name and command, the command and environment behind a wall, at each start.
     works_for : callable, optional
-        Whether a query is one that the process may tell of: by its id.
+        Takes a query's id; true where the process may report on it.
     log : callable, optional
         Takes its standard error, and what gives its name by then; without it that is the agent's own.
     """
@@ -111,7 +112,7 @@ class SlotProcess:
 
     @property
     def retry_at_ms(self) -> int | None:
-        """When it is started again; None while it runs."""
+        """The time at which it is started again, in ms since the epoch; None while it runs."""
         return None if self._process is not None else self._retry_at_ms
 
     def silent_ms(self, now_ms: int) -> int:
@@ -135,7 +136,7 @@ class SlotProcess:
             self._driver.hear_out()
         self.error = self.report.get("refused") or _why(code, silent_ms)
         ended_itself = code is None or code == JVM_GONE
-        self.death = Death.of(self.report, at_ms=now_ms, why=self.error) if ended_itself else None
+        self.death = Death.of(self.report, at_ms=now_ms, reason=self.error) if ended_itself else None
         self._log.warning("slot died" if code is not None else "slot hangs", code=code, pid=self._process.pid)
         self._bury(now_ms, in_order=code == 0)
         return True
@@ -153,11 +154,11 @@ class SlotProcess:
         """Tell the slot that its desired state changed."""
         self._say(b"poke\n")
 
-    def order(self, do: str, *, pid: int, **what: Any) -> None:
+    def order(self, do: str, *, pid: int, **arguments: Any) -> None:
         """Let the slot perform a command of which it tells somebody else; not where it is another process by now."""
-        self._command({"do": do, "ask": 0, **what}, pid=pid)
+        self._command({"do": do, "ask": 0, **arguments}, pid=pid)
 
-    def ask(self, do: str, *, pid: int, within_s: float, **what: Any) -> dict[str, Any]:
+    def ask(self, do: str, *, pid: int, within_s: float, **arguments: Any) -> dict[str, Any]:
         """Let the slot perform a command of a trial, and wait for its answer; from one thread at a time.
 
         Raises
@@ -166,7 +167,7 @@ class SlotProcess:
             The process ``pid`` is not this slot's any more, or does not answer.
         """
         self._asked = number = time.monotonic_ns()
-        self._command({"do": do, "ask": number, **what}, pid=pid)
+        self._command({"do": do, "ask": number, **arguments}, pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
             with suppress(queue.Empty):
@@ -276,7 +277,7 @@ class Spare(SlotProcess):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can take a place now: it is warm, lives and answers."""
+        """True where it can take a place now: it is warm, lives and answers."""
         return self._process is not None and self._process.poll() is None and self.state == READY
 
     def give(self) -> _Driver | None:
@@ -325,8 +326,8 @@ def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> 
     adopted orphans, or a JVM whose slot died is nobody's descendant.
     """
     deadline = time.monotonic() + timeout_s
-    while left := [pid for pid in descendants() if _session(pid) == process.pid]:
-        for pid in left:
+    while members := [pid for pid in descendants() if _session(pid) == process.pid]:
+        for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             if pid != process.pid:
@@ -389,8 +390,8 @@ def _shape(report: Mapping[str, Any]) -> Any:
     fragments = report.get("fragments", {})
     connectors = {**report.get("connectors", {}), **report.get("sinks", {})}
     return report.get("state"), report.get("idle"), {
-        name: [source.get(what) for what in ("state", "restarts", "error")] for name, source in connectors.items()
+        name: [source.get(fact) for fact in ("state", "restarts", "error")] for name, source in connectors.items()
     }, {
-        name: [report.get(what) for what in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
+        name: [report.get(fact) for fact in ("state", "outlets", "routes", "threads", "active", "restarts", "error")]
         for name, report in fragments.items()
     }

@@ -49,7 +49,8 @@ WARM_QUERIES = 3  # so that one plans while another waits for its source or its 
 
 @dataclass
 class TrialBaseline:
-    """What is found out once in the life of a slot's process: its CPU at rest, and that of queries without events."""
+    """Figures that are measured once in the life of a slot's process: its CPU at rest, and that of queries without
+    events."""
 
     is_warm: bool = False
     base_cpu: float | None = None
@@ -282,7 +283,7 @@ class Measurement:
             idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
             base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
             batches_per_s=round(trial_figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
-            measured_s=window.measured_s, ended_early=window.measured_s < order.seconds - SAMPLE_S,
+            measured_s=window.measured_s,
             latency_s=window.latency_s, series=series,
             batches=tuple(trial_figures.row_of(batch, began_s=window.began_s) for batch in window.batches),
             machine={"core": self._core, "trigger_ms": self._settings.trigger_ms, "stolen": stolen_share,
@@ -364,8 +365,8 @@ class Measurement:
     def _tell(self, state: str, of_s: float = 0.0) -> None:
         trial_store.tell(self._broker, self._order.id, TrialProgress(state, time.time_ns() // 1_000_000, of_s))
 
-    def _ask(self, do: str, *, within_s: float = COMMAND_S, **what: Any) -> dict[str, Any]:
-        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **what)
+    def _ask(self, do: str, *, within_s: float = COMMAND_S, **arguments: Any) -> dict[str, Any]:
+        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **arguments)
         if not answer["ok"]:
             raise TrialFailed(answer["code"], answer["message"], remedy=answer["remedy"])
         return answer

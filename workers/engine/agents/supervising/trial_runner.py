@@ -120,7 +120,7 @@ class TrialRunner(threading.Thread):
             slot, pid = self._ready_slot(order)
             write_atomically(self._left / fragment, json.dumps(folders(order, self._task_types)))
             self._on_trial(fragment)
-            living = {other.pid for other in self._slots()}
+            living = {slot.pid for slot in self._slots()}
             self._known = {pid: baseline for pid, baseline in self._known.items() if pid in living}
             self._measurement = Measurement(
                 order, fragment, slot=slot, pid=pid, settings=self._settings, broker=self._broker,

@@ -1,4 +1,5 @@
-"""What each query of a slot does and takes: events per second, and its share of the slot's CPU and memory.
+"""The attribution of a slot's usage to its queries: events per second of each, and its share of the slot's CPU and
+memory.
 
 A slot's CPU (without that of the JVM's compilers) and memory are measured over its processes, and told above what its
 driver takes without any query. That is known from when it had none; until then it is the least of the node's other
@@ -37,15 +38,15 @@ class Rates:
         self._taken: dict[str, deque[tuple[int, int]]] = {}
         self._grew_at_ms: dict[str, int] = {}
 
-    def take(self, counts: Mapping[str, int], *, at_ms: int, held: Collection[str] = ()) -> None:
-        """Note these counters; what has none any more is forgotten, and who is ``held`` back is not idle."""
+    def take(self, counts: Mapping[str, int], *, at_ms: int, held_back: Collection[str] = ()) -> None:
+        """Note these counters; what has none any more is forgotten, and who is in ``held_back`` is not idle."""
         self._taken = {name: self._taken.get(name, deque()) for name in counts}
         self._grew_at_ms = {name: self._grew_at_ms.get(name, at_ms) for name in counts}
         for name, count in counts.items():
             taken = self._taken[name]
             if taken and count < taken[-1][1]:  # it was made anew
                 taken.clear()
-            if name in held or (taken and count > taken[-1][1]):
+            if name in held_back or (taken and count > taken[-1][1]):
                 self._grew_at_ms[name] = at_ms
             taken.append((at_ms, count))
             while len(taken) > 2 and at_ms - taken[1][0] >= WINDOW_MS:
@@ -75,12 +76,12 @@ class _Sample:
 
 
 class UsageAttribution:
-    """What the queries of one slot take of it.
+    """The parts of a slot's CPU and memory that its queries take.
 
     Parameters
     ----------
     base_path : Path
-        Where to keep what the slot takes without any query: in its folder, beside those of the node's other slots. A
+        The file for what the slot takes without any query: in its folder, beside those of the node's other slots. A
         slot that starts with queries cannot tell.
     """
 
@@ -119,7 +120,7 @@ class UsageAttribution:
         cpu, memory = self._cpu_above_base(), self._above_base(in_use_mb, is_idle=is_idle)
         return {
             name: {
-                what: round(part * whole, 4) for what, whole in (("cpu", cpu), ("memory", memory)) if whole is not None
+                kind: round(part * whole, 4) for kind, whole in (("cpu", cpu), ("memory", memory)) if whole is not None
             }
             for name, part in parts.items()
         }
@@ -170,7 +171,7 @@ def _of_the_node(slot_figure: float | None, path: Path) -> float | None:
     """A slot's own figure; while there is none the least that the node's slots keep of theirs, if any does."""
     if slot_figure is not None:
         return slot_figure
-    histories = (_kept(other) for other in path.parent.parent.glob(f"slot-*/{path.name}"))
+    histories = (_kept(slot_path) for slot_path in path.parent.parent.glob(f"slot-*/{path.name}"))
     return min((figure for figure in histories if figure is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Whether the state of a fragment goes ahead to the node of its heir, and what is sent when it ends. Pure.
+"""The decision whether a fragment's state goes ahead to the node of its heir, and what is sent when it ends. Pure.
 
 What is large would keep its outputs still for as long as it is on its way. So a copy goes ahead while the fragment
 works on, then in rounds what was written meanwhile (pre-copy [1]), and at its end only what is new since the last one.
@@ -17,7 +17,7 @@ STILL_MS = 60_000  # after which a copy that gets no further is not waited for a
 
 
 class Ahead(StrEnum):
-    """How far the copy of a fragment's state is."""
+    """The progress of the copy of a fragment's state."""
 
     WAIT = "wait"  # for its heir to be ready
     COPY = "copy"  # one is to be made, or what was written since
@@ -27,20 +27,20 @@ class Ahead(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CopyLimits:
-    """What goes ahead.
+    """The limits of copies that go ahead.
 
     Parameters
     ----------
     least_bytes : int
-        From how many bytes on disk on a state goes ahead.
+        Bytes on disk from which on a state goes ahead.
     most_share : float
-        Up to which share of a text its difference is sent, and not all of it.
+        The largest share of a text, from 0 to 1, up to which its difference is sent, and not all of it.
     small_bytes : int
-        What was sent last and is no longer than that is the last round: what is new since will be as little.
+        A round of no more bytes than that is the last one: what is new since will be as little.
     most_rounds : int
         Rounds after the copy, at most.
     shrinks_to : float
-        Up to which share of the round before a round is followed by another one.
+        The largest share of the round before, from 0 to 1, up to which a round is followed by another one.
     most_copies : int
         Copies that rounds follow, at most: where a round cannot be told from a copy, all goes again.
     """
@@ -58,9 +58,9 @@ LIMITS = CopyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What has gone ahead of a state: whether this node has a copy, whether the heir's has all that this one has of it,
-    or has found that it cannot use it; how many copies have come there, how many bytes the last one and each round
-    after it took, and how many the heir has still to take of what is on its way."""
+    """The part of a state that has gone ahead: whether this node has a copy, whether the heir's has all that this one
+    has of it, or has found that it cannot use it; how many copies have come there, how many bytes the last one and each
+    round after it took, and how many the heir has still to take of what is on its way."""
 
     has_copy: bool = False
     is_stored: bool = False
@@ -71,19 +71,19 @@ class Sent:
 
     @property
     def is_on_its_way(self) -> bool:
-        """Whether the heir is to have more of it, and has not refused it."""
+        """True where the heir is to have more of it, and has not refused it."""
         return self.has_copy and not self.is_stored and not self.is_refused
 
 
 def how_far(
     sent: Sent, *, is_ready: bool, is_over: bool, state_bytes: int, still_ms: int, limits: CopyLimits = LIMITS
 ) -> Ahead:
-    """How far the copy for an heir is.
+    """The progress of the copy for an heir.
 
     Parameters
     ----------
     is_over : bool
-        Whether it was over before: a copy is not made again for an heir that was ready once.
+        True where it was over before: a copy is not made again for an heir that was ready once.
     """
     if not is_ready:
         return Ahead.WAIT
@@ -98,7 +98,7 @@ def how_far(
 
 
 def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
-    """Whether another round would leave less to be sent at the end."""
+    """True where another round would leave less to be sent at the end."""
     *before, last = lengths
     if last <= limits.small_bytes or len(before) >= limits.most_rounds:
         return False
@@ -106,6 +106,7 @@ def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
 
 
 def goes_as_difference(*, copied: str | None, stored: bytes | None, is_refused: bool) -> bool:
-    """Whether a record may be sent as the difference from a copy: the heir has just that, and has not found it broken.
+    """True where a record may be sent as the difference from a copy: the heir has just that, and has not found it
+    broken.
     """
     return copied is not None and stored == copied.encode() and not is_refused

@@ -13,7 +13,7 @@ CLAIM = "claim"
 
 
 def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) -> bool:
-    """Whether an heir goes on with what a fragment left, and nobody else ever does.
+    """True where an heir goes on with what a fragment left, and nobody else ever does.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ Note = Callable[[str, object], int]  # how far something is on its way to an hei
 
 
 class CopySender:
-    """What goes ahead from one slot; ``sharing`` is how many parcels share one window."""
+    """Sends copies ahead from one slot; ``sharing`` is how many parcels share one window."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, news: News, parcels: Parcels, *, limits: CopyLimits
@@ -45,15 +45,15 @@ class CopySender:
 
     @property
     def heirs(self) -> frozenset[str]:
-        """Those that something may have been sent to."""
+        """Heirs that something may have been sent to."""
         return frozenset(self._how_far)
 
     def is_over(self, heir: str) -> bool:
-        """Whether nothing more goes ahead to an heir."""
+        """True where nothing more goes ahead to an heir."""
         return self._how_far.get(heir) is Ahead.OVER
 
     def is_asked_for(self, heir: str) -> bool:
-        """Whether a copy for an heir, or a round after it, is to be made."""
+        """True where a copy for an heir, or a round after it, is to be made."""
         files = self._store.files
         kind = AHEAD if files.size(heir, AHEAD) is None else NEWER
         return self._how_far.get(heir) is Ahead.COPY and files.size(heir, kind) is None
@@ -81,7 +81,7 @@ class CopySender:
         return self._send(name)[0] if self._parcel(name, AHEAD) is not None else Sent()
 
     def on_both_nodes(self, heir: str, *, is_refused: bool) -> Parcel | None:
-        """What has gone ahead to an heir and is on both nodes; None where its record has to go whole."""
+        """The copy that has gone ahead to an heir and is on both nodes; None where its record has to go whole."""
         stored = self._broker.hget(keys.ahead(heir), STORED)
         copy, _ = self._advanced(heir, stored)
         copied = copy and copy.makes
@@ -134,7 +134,7 @@ class CopySender:
 
 
 class CopyReceiver:
-    """What comes ahead to one slot."""
+    """Receives the copies that come ahead to one slot."""
 
     def __init__(self, broker: redis.Redis, store: Any, news: News, manifests: Manifests) -> None:
         self._broker, self._store, self._news, self._manifests = broker, store, news, manifests

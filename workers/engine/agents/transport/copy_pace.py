@@ -1,4 +1,4 @@
-"""How fast copies of states reach their holders, and how long those that are on their way still take. Pure."""
+"""The speed at which copies of states reach their holders, and the time that those on their way still take. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LATELY = 64  # looks at copies that were on their way
 
 @dataclass(frozen=True, slots=True)
 class SentWhile:
-    """What a holder took of a copy in some ms, at whose beginning so much was left of it."""
+    """The bytes of a copy that a holder took in some ms, and those that were left of it at their beginning."""
 
     left_bytes: int
     taken_bytes: int
@@ -33,26 +33,26 @@ class CopyPace:
         self._lately: deque[SentWhile] = deque(maxlen=_LATELY)
 
     def noted(self, name: str, sent: Sent, *, at_ms: int) -> Sent:
-        """What has come of a copy, once it is seen how much of it was taken since the last time."""
+        """The progress of a copy, once it is seen how much of it was taken since the last time."""
         before, seen_ms = self._left.get(name, (None, at_ms))
-        left = sent.left_bytes if sent.has_copy else None
-        self._left[name] = left, at_ms
-        if before and left is not None and left <= before and at_ms > seen_ms:
-            self._lately.append(SentWhile(before, before - left, at_ms - seen_ms))
+        remaining_bytes = sent.left_bytes if sent.has_copy else None
+        self._left[name] = remaining_bytes, at_ms
+        if before and remaining_bytes is not None and remaining_bytes <= before and at_ms > seen_ms:
+            self._lately.append(SentWhile(before, before - remaining_bytes, at_ms - seen_ms))
         return sent
 
     def keep(self, names: Collection[str]) -> None:
         """No other copies are sent any more."""
-        self._left = {name: left for name, left in self._left.items() if name in names}
+        self._left = {name: remaining for name, remaining in self._left.items() if name in names}
 
     def told(self, fragment_id: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What is told of a fragment's copies, and while it has too few in how many ms about those are there that are
-        on their way (``copy_left_ms``). That is left out where one is not made yet, or nothing of its kind was sent
-        lately."""
+        """The facts for a report on a fragment's copies, and while it has too few in how many ms about those are there
+        that are on their way (``copy_left_ms``). That is left out where one is not made yet, or nothing of its kind was
+        sent lately."""
         if facts.get("survives", 0) >= facts.get("copies", 0):
             return facts
         times = [
-            self._time_of(left) for name, (left, _) in self._left.items()
+            self._time_of(remaining_bytes) for name, (remaining_bytes, _) in self._left.items()
             if name.partition(keys.COPY_MARK)[0] == fragment_id]
         measured = [time_ms for time_ms in times if time_ms is not None]
         return {**facts, "copy_left_ms": max(measured)} if measured and len(measured) == len(times) else facts

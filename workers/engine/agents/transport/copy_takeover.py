@@ -38,7 +38,7 @@ KEPT_S = 7 * 24 * 3600  # for so long a node that is back hears that others go o
 
 
 def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: WantedFragment, *, node: str) -> bool:
-    """Whether a fragment has what it begins with: the copy of another's state that this node holds."""
+    """True where a fragment has what it begins with: the copy of another's state that this node holds."""
     copy = keys.copy_name(before, node)
     if files.size(copy, HELD) is not None and broker.hexists(keys.copies(before), node):
         files.write(heir.id, _ON_ITS_WAY, files.read(copy, HELD))
@@ -64,7 +64,7 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         # that the copy lacks came behind it: nothing is freed there until all copies have read of it. In one that was
         # not read at all there is a place alone.
         places = broker.hmget(keys.readers(channel), keys.copies_reader(before), before)
-        oldest = next((Offset(place.decode()) for place in places if place), saved.offsets.get(channel))
+        oldest = next((Offset(offset.decode()) for offset in places if offset), saved.offsets.get(channel))
         if oldest is not None:
             channels.join(channel, keys.copies_reader(heir.id), where=oldest)
             channels.join(channel, heir.id, where=saved.offsets.get(channel, oldest))

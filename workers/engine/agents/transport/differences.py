@@ -25,7 +25,7 @@ _NEW = -1  # where a part begins that the old text lacks
 
 
 def difference(old: bytes, new: bytes) -> bytes:
-    """What ``put_together`` needs, besides the old text, for the new one.
+    """The bytes that ``put_together`` needs, besides the old text, for the new one.
 
     Parameters
     ----------

@@ -61,7 +61,7 @@ class Gifts:
         Parameters
         ----------
         sharing : int
-            How many gifts share the window of one parcel.
+            The number of gifts that share the window of one parcel.
         """
         gift = keys.gift_name(giver, taker.id)
         key = keys.handover(gift)
@@ -76,9 +76,9 @@ class Gifts:
             self._store.record_ended(gift, None)
             self._sent.pop(gift, None)
             return True
-        given = self._store.ended(gift)
-        left = given or self._store.ended(giver)
-        if left is None:
+        final = self._store.ended(gift)
+        savepoint = final or self._store.ended(giver)
+        if savepoint is None:
             self._leaving.sharing = sharing
             if near is None and not self._goes_ahead(giver, gift, taker.taken[giver]):
                 self._broker.hset(key, NEAR, 1)
@@ -86,11 +86,12 @@ class Gifts:
             return False
         sent = self._sent.get(gift)
         if sent is None or (refused is not None and sent.base is not None):
-            ranges, ended_ms = taker.taken[giver], self._store.ended_ms(gift if given else giver)
+            ranges, ended_ms = taker.taken[giver], self._store.ended_ms(gift if final else giver)
             try:
                 sent = self._difference(
-                    gift, left, ranges, is_final=given is not None, is_refused=refused is not None, ended_ms=ended_ms)
-                sent = sent or self._whole(gift, left, ranges, is_final=given is not None, ended_ms=ended_ms)
+                    gift, savepoint, ranges, is_final=final is not None, is_refused=refused is not None,
+                    ended_ms=ended_ms)
+                sent = sent or self._whole(gift, savepoint, ranges, is_final=final is not None, ended_ms=ended_ms)
             except StateLost as error:
                 self._log.warning("states cannot be given; they are read again", gift=gift, why=str(error))
                 return False
@@ -115,14 +116,14 @@ class Gifts:
         return not self._leaving.is_over(gift)
 
     def _difference(
-        self, gift: str, left: Savepoint, ranges: Sequence[tuple[int, int]], *, is_final: bool, is_refused: bool,
+        self, gift: str, savepoint: Savepoint, ranges: Sequence[tuple[int, int]], *, is_final: bool, is_refused: bool,
         ended_ms: int | None,
     ) -> Parcel | None:
         """What is new in a gift since what went ahead; None where the whole is to be sent."""
         copy = self._leaving.on_both_nodes(gift, is_refused=is_refused)
         if copy is None:
             return None
-        states = self._store.fold_stores.at_newest(left.states) if is_final else left.states
+        states = self._store.fold_stores.at_newest(savepoint.states) if is_final else savepoint.states
         change = self._news.rows_since_copy(gift, Savepoint(states=states), ranges)
         if change is None:
             return None
@@ -130,9 +131,10 @@ class Gifts:
         return self._parcels.of(gift, DIFFERENCE, base=copy.makes, ended_ms=ended_ms, rows=True)
 
     def _whole(
-        self, gift: str, left: Savepoint, ranges: Sequence[tuple[int, int]], *, is_final: bool, ended_ms: int | None
+        self, gift: str, savepoint: Savepoint, ranges: Sequence[tuple[int, int]], *, is_final: bool,
+        ended_ms: int | None,
     ) -> Parcel:
-        states = self._store.fold_stores.given(left.states, ranges, is_final=is_final)
+        states = self._store.fold_stores.given(savepoint.states, ranges, is_final=is_final)
         self._store.files.write(gift, GIFT, SAVEPOINTS.dumps(Savepoint(states=states)).encode())
         return self._parcels.of(gift, GIFT, ended_ms=ended_ms)
 
@@ -173,15 +175,15 @@ class Gifts:
         try:
             is_rows = "base" in manifest
             text = self._news.put_together(gift, kind, manifest) if is_rows else self._store.files.read(gift, kind)
-            left = SAVEPOINTS.loads(text)
+            savepoint = SAVEPOINTS.loads(text)
             if not is_rows:
-                require_own_states(left)
+                require_own_states(savepoint)
         except (Broken, InvalidContract) as error:
             self._log.warning("what was given cannot be read; the whole is asked for", gift=gift, why=str(error))
             self._broker.hset(keys.handover(gift), REFUSED, 1)
             self._broker.expire(keys.handover(gift), LEFT_S)
             return
-        self._store.record_ended(gift, left)
+        self._store.record_ended(gift, savepoint)
         if manifest.get("ended_ms") is not None:
             self._store.files.date(gift, "ended", manifest["ended_ms"])  # since when nothing works at these keys
         self._log.info("keys received", gift=gift, bytes=manifest["length"])

@@ -1,4 +1,4 @@
-"""What is new in a record since the copy of its state that went ahead: found on one node, put together on the other.
+"""The new part of a record since the copy of its state that went ahead: found on one node, put together on the other.
 
 State that is kept by key goes by rows (``store_copies``), other state as the difference of two texts (``differences``).
 """
@@ -31,12 +31,12 @@ _WHY = 300  # characters of that
 
 
 class Broken(Exception):
-    """Why something cannot be put together: the whole has to be asked for."""
+    """A text cannot be put together: the whole has to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """What is new, and length and checksum of the record that it makes; without them it is by rows."""
+    """The new part of a state, and length and checksum of the record that it makes; without them it is by rows."""
 
     text: bytes
     whole: Mapping[str, Any] | None = None
@@ -56,7 +56,7 @@ def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> byt
     Parameters
     ----------
     most_share : float
-        Up to which share of the text its difference is worth sending.
+        The largest share of the text, from 0 to 1, up to which its difference is worth sending.
     """
     change = difference(last, text)
     if len(change) > most_share * len(text):
@@ -70,7 +70,7 @@ class News:
     Parameters
     ----------
     most_share : float
-        Up to which share of a record its difference is worth sending.
+        The largest share of a record, from 0 to 1, up to which its difference is worth sending.
     """
 
     def __init__(self, store: Any, *, most_share: float, keeps_stores: bool) -> None:
@@ -79,7 +79,7 @@ class News:
         self._log = logger()
 
     def since_copy(self, fragment_id: str, heir: str) -> StateDelta | None:
-        """What is new in the record that a fragment left since what went ahead to its heir last; None where the whole
+        """The new part of the record that a fragment left since what went ahead to its heir last; None where the whole
         is to go."""
         files = self._store.files
         head = files.read(heir, AHEAD, 0, MOST_OF_HEAD)
@@ -91,8 +91,8 @@ class News:
         return StateDelta(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
     def rows_since_copy(self, heir: str, record: Savepoint, ranges: KeyRanges) -> bytes | None:
-        """What is new in a record, of the keys in some ranges, since what went ahead to an heir last; None where that
-        cannot be told."""
+        """The new part of a record, of the keys in some ranges, since the copy that went ahead to an heir last; None
+        where that cannot be told."""
         head = self._store.files.read(heir, AHEAD, 0, MOST_OF_HEAD)
         return StoreCopies(self._store.fold_stores.folder, tuple(ranges)).change(head, record)
 

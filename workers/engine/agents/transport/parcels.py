@@ -46,7 +46,7 @@ class Files(Protocol):
         """Its length in bytes; None where it is not there."""
 
     def stamp(self, name: str, kind: str) -> object | None:
-        """What is another when it was replaced; None where it is not there."""
+        """A value that is another when the file was replaced; None where it is not there."""
 
     def read(self, name: str, kind: str, first: int = 0, length: int = -1) -> bytes:
         """A part of it, or all.
@@ -54,7 +54,7 @@ class Files(Protocol):
         Parameters
         ----------
         first, length : int, optional
-            Where the part begins, and how many bytes it has at most; -1 for all that are left.
+            The byte at which the part begins, and the most bytes that it has; -1 for all that are left.
         """
 
     def write(self, name: str, kind: str, text: bytes) -> None:
@@ -147,7 +147,7 @@ class FilesBeside:
             self._path(name, kind).unlink(missing_ok=True)
 
     def names(self, kind: str) -> tuple[str, ...]:
-        """What there is a file of that kind of."""
+        """Names of which there is a file of that kind."""
         return tuple(path.name.removesuffix(f".{kind}") for path in self.folder.glob(f"*.{kind}"))
 
     def kinds(self, name: str, beginning: str) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class Parcels:
         return stored[1]
 
     def has(self, name: str, kind: str) -> bool:
-        """Whether it was asked for before."""
+        """True where it was asked for before."""
         return (name, kind) in self._known
 
     def forget(self) -> None:
@@ -233,9 +233,9 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int, shar
     Parameters
     ----------
     expires_s : int
-        After how many seconds it goes, where nobody offers it again.
+        The seconds after which it goes, where nobody offers it again.
     sharing : int, optional
-        How many parcels share the window.
+        The number of parcels that share the window.
     """
     manifest, taken = fields_of(broker, key, MANIFEST, NEXT)
     first = count_of(taken) or 0
@@ -275,7 +275,7 @@ class Manifests:
         self._known: dict[str, tuple[bytes, Manifest | None]] = {}
 
     def of(self, key: str, text: bytes) -> Manifest | None:
-        """What a parcel's hash has as its manifest; None where it is none."""
+        """The manifest in a parcel's hash; None where it is none."""
         stored = self._known.get(key)
         if stored is None or stored[0] != text:
             stored = self._known[key] = (text, _manifest_in(text))
@@ -326,7 +326,7 @@ def fetch(
     Parameters
     ----------
     expires_s : int
-        After how many seconds the hash goes, where nobody offers it again.
+        The seconds after which the hash goes, where nobody offers it again.
 
     Raises
     ------
@@ -336,7 +336,7 @@ def fetch(
     if (length := max(manifest["length"], makes_of(manifest)["length"])) > MOST_BYTES:
         raise ValueError(f"it says that it has {length:,} bytes, and a slot takes at most {MOST_BYTES:,} of another")
     kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
-    files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
+    files.drop(name, *(older_kind for older_kind in files.kinds(name, f"{COMING}-{to}-") if older_kind != kind))
     had, at = _pieces_in(files.size(name, kind) or 0, checks)
     if had < len(checks):
         files.require_room(manifest["length"] - at)
@@ -371,7 +371,7 @@ def fetch(
 
 
 def is_whole(text: bytes, check: Manifest) -> bool:
-    """Whether a text is what its length and SHA-256 say."""
+    """True where a text is what its length and SHA-256 say."""
     return check_of(text) == {name: check[name] for name in ("length", "sha256")}
 
 

@@ -51,6 +51,7 @@ from .parcels import (
 )
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
+REFUSED_MS = 10_000  # a slot may hear of a plan before it may touch the plan's keys: then this is not told
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
@@ -60,8 +61,8 @@ NOTHING = parcel_of(len(_NOTHING), lambda first, length: _NOTHING[first : first 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """What is known of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead,
-    and for which a copy of the state is to be made."""
+    """The state of the heirs that other nodes have: which have begun, which are ready to and have what goes ahead, and
+    for which a copy of the state is to be made."""
 
     begun: frozenset[str] = frozenset()
     ready: frozenset[str] = frozenset()
@@ -91,12 +92,13 @@ class Carrier:
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
         self._settled: set[str] = set()
+        self._refused_ms: dict[str, int] = {}  # by heir or gift, since when the broker refuses its keys
         self._unread: dict[str, str] = {}  # by heir or gift, why what another node wrote cannot be read
         self._log = logger()
 
     @property
     def is_busy(self) -> bool:
-        """Whether a handover with another node is under way for which every moment counts."""
+        """True where a handover with another node is under way for which every moment counts."""
         now_ms = self._clock_ms()
         return any(now_ms - since_ms < QUICK_MS for since_ms in self._since_ms.values())
 
@@ -110,16 +112,16 @@ class Carrier:
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
         fragments = desired.of_slot(slot)
-        given = self._unsettled(
+        gifts = self._unsettled(
             (fragment.id, taker) for fragment in fragments for taker in desired.takers if fragment.id in taker.taken)
         taken = self._unsettled((giver, heir) for heir in fragments for giver in heir.remote_givers)
         is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
-        if not is_moving and not given and not taken:
+        if not is_moving and not gifts and not taken:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
-        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*given, *taken)]
+        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*gifts, *taken)]
         self._forget(under_way)
         try:
             self._take_back_copies({heir.id for _, heir in leaving})
@@ -132,8 +134,8 @@ class Carrier:
                     with self._alone(heir.id):
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
-            for giver, taker in given:
-                self._pass(giver, taker, partial(self._gifts.send, sharing=len(given)))
+            for giver, taker in gifts:
+                self._pass(giver, taker, partial(self._gifts.send, sharing=len(gifts)))
             for giver, heir in taken:
                 self._pass(giver, heir, self._gifts.receive)
         except redis.RedisError:
@@ -158,14 +160,22 @@ class Carrier:
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
-        """A context in which what a slot of another node wrote is none of what is sent: it stops this one alone."""
+        """A context in which what a slot of another node wrote is none of what is sent: it stops this one alone.
+
+        Keys that the broker refuses are tried again, and told only where that lasts.
+        """
         try:
             yield
+            self._refused_ms.pop(name, None)
         except UNREADABLE as error:
-            why = f"{type(error).__name__}: {error}"[:300]
-            if self._unread.get(name) != why:
-                self._unread[name] = why
-                self._log.warning("what another node wrote cannot be read", fragment=name, why=why)
+            now_ms = self._clock_ms()
+            is_refused = isinstance(error, redis.exceptions.NoPermissionError)
+            if is_refused and now_ms - self._refused_ms.setdefault(name, now_ms) < REFUSED_MS:
+                return
+            reason = f"{type(error).__name__}: {error}"[:300]
+            if self._unread.get(name) != reason:
+                self._unread[name] = reason
+                self._log.warning("what another node wrote cannot be read", fragment=name, why=reason)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
@@ -344,7 +354,7 @@ class Carrier:
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread):
+        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread, self._refused_ms):
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:

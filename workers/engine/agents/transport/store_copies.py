@@ -26,17 +26,17 @@ _SHORT = 16  # characters of a checksum that tell copies apart
 
 
 def is_of_stores(head: bytes) -> bool:
-    """Whether that is the beginning of a copy of stores, or of a round after it."""
+    """True where that is the beginning of a copy of stores, or of a round after it."""
     return head.startswith((_COPY, _ROUND))
 
 
 def points_to_stores(states: States) -> bool:
-    """Whether any of these states is in a store."""
+    """True where any of these states is in a store."""
     return any(True for _ in _pointers(states))
 
 
 def is_round(head: bytes) -> bool:
-    """Whether that is the beginning of such a round."""
+    """True where that is the beginning of such a round."""
     return head.startswith(_ROUND)
 
 
@@ -85,12 +85,12 @@ class StoreCopies:
         return _joined({**about, **record, "stores": head["stores"], "marks": stands}, lines)
 
     def change(self, last: bytes, ended: Savepoint) -> bytes | None:
-        """What is new in a record and its stores; None where that cannot be told.
+        """The new part of a record and its stores; None where that cannot be told.
 
         Parameters
         ----------
         last : bytes
-            What went ahead last; its first line is enough.
+            The record that went ahead last; its first line is enough.
 
         Raises
         ------

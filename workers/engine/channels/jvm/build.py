@@ -40,7 +40,7 @@ def pyspark_folder() -> Path:
 
 
 def folders(data_dir: Path) -> tuple[Path, ...]:
-    """Where what Java needs may stand: beside the environment, for all data folders, and in this one.
+    """Folders for jar and class archive: beside the environment, for all data folders, and in this one.
 
     The data folder's is for a jar that was copied there, and for an environment that this user cannot write.
     """
@@ -57,23 +57,23 @@ def folder_to_write(data_dir: Path) -> Path:
     return chosen
 
 
-def provide(data_dir: Path, *, given: Path | None = None) -> Path:
-    """The jar: ``given`` where there is one, else that of the data folder, built unless it is up to date.
+def provide(data_dir: Path, *, built_jar: Path | None = None) -> Path:
+    """The jar: ``built_jar`` where there is one, else that of the data folder, built unless it is up to date.
 
     Raises
     ------
     BuildFailed
         The given jar is missing or was built from something else, or the jar of the data folder cannot be built.
     """
-    if given is None:
+    if built_jar is None:
         return build(data_dir)
-    if not given.is_file():
-        raise BuildFailed(f"{JAR_VARIABLE} names {given}, where there is no file: correct or unset it.")
-    if digest_of(given) != sources_digest():
+    if not built_jar.is_file():
+        raise BuildFailed(f"{JAR_VARIABLE} names {built_jar}, where there is no file: correct or unset it.")
+    if digest_of(built_jar) != sources_digest():
         raise BuildFailed(
-            f"{JAR_VARIABLE} names {given}, which was built from another version of Weir or PySpark: "
+            f"{JAR_VARIABLE} names {built_jar}, which was built from another version of Weir or PySpark: "
             "copy the jar of a machine that runs this version, or unset the variable.")
-    return given
+    return built_jar
 
 
 def build(data_dir: Path) -> Path:
@@ -170,9 +170,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compile Weir's Java channels.")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
     options = parser.parse_args(arguments)
-    given = os.environ.get(JAR_VARIABLE, "").strip()
+    jar_path = os.environ.get(JAR_VARIABLE, "").strip()
     try:
-        print(provide(options.data_dir.resolve(), given=Path(given).resolve() if given else None))
+        print(provide(options.data_dir.resolve(), built_jar=Path(jar_path).resolve() if jar_path else None))
     except BuildFailed as failure:
         print(failure, file=sys.stderr)
         return 1

@@ -1,0 +1,59 @@
+"""Dataflows with goals that run by a schedule and are overloaded: adaptation looks at once, and at the newest rates.
+
+They are looked for every few seconds by whoever sees that no team slows another. What is known of them is this
+process's alone; another process that takes over begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dashboard import jobs
+from scheduler.controllers.evidence.world import World
+from scheduler.elasticity.overloaded_queries import OverloadWatch, is_overloaded
+
+
+class OverloadedDataflows:
+    """One process's watch."""
+
+    def __init__(self) -> None:
+        self._watch = OverloadWatch()
+
+    def look(self, world: World) -> bool:
+        """Note which are overloaded; whether one of them is so newly that it is to be decided about at once.
+
+        A dataflow counts once until a look finds that it is no longer overloaded.
+        """
+        before, now_s = self._watch, world.now_s
+        self._watch = before.look(set(_overloaded(world)), now_s=now_s)
+        return not self._watch.lasting(now_s) <= before.lasting(now_s)
+
+    def lasting(self, now_s: float) -> Collection[str]:
+        """Those that were for some seconds, by id."""
+        return self._watch.lasting(now_s)
+
+
+OVERLOADED = OverloadedDataflows()
+
+
+def _overloaded(world: World) -> Iterator[str]:
+    """Without a dataflow with goals this asks the database once, and the broker nothing."""
+    if not world.goals:
+        return
+    estate = world.estate
+    scheduled = [name for name in world.goals if name in estate.submitted and estate.submitted[name].scheduled]
+    homes = {name: {estate.places[task][0] for task in estate.submitted[name].running.values()
+                    if task in estate.places} for name in scheduled}
+    fragments = {home: estate.fragments[home] for of_one in homes.values() for home in of_one}
+    if not fragments:
+        return
+    try:
+        waiting = jobs.waiting_events(estate, fragments.values())
+    except jobs.BrokerAway:
+        return
+    reports = world.reports
+    full = {
+        name for name, fragment in fragments.items() for bundle in fragment.queries
+        if not bundle.leaving and (report := reports.query(bundle.slot, bundle.id)) is not None and is_overloaded(
+            report, waiting.get(bundle.id, 0), usual_interval_s=world.usual_interval_s)}
+    yield from (name for name in scheduled if homes[name] & full)
