@@ -224,7 +224,7 @@ CLOSE_TAIL = StepKind(
 STOP_FRAGMENT = StepKind(
     name="stop_fragment", words="Stop {tasks} on {slot}",
     reverse="start_fragment", rank=2, unnoticed=True,
-    is_done=_every_query(lambda seen: seen.query is None, leaving=True))
+    is_done=_every_query(lambda of_query: of_query.query is None, leaving=True))
 PAUSE_FRAGMENT = StepKind(
     name="pause_fragment", words="Pause {tasks} on {slot}; its state is kept",
     reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
@@ -234,10 +234,10 @@ HAND_OVER = StepKind(
     hands_over=True)
 START_FRAGMENT = StepKind(
     name="start_fragment", words="Start {tasks} on {queries}",
-    reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, begins=True)
+    reverse="stop_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True, begins=True)
 RESUME_FRAGMENT = StepKind(
     name="resume_fragment", words="Resume {active} tasks of {tasks} on {slot}",
-    reverse="pause_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, unnoticed=True)
+    reverse="pause_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True, unnoticed=True)
 START_BUNDLE = StepKind(
     name="start_bundle", words="Start {threads} of {task} on {place}",
     reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
@@ -275,7 +275,7 @@ OPEN_TAIL = StepKind(
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
 OPEN_OUTLET = StepKind(
     name="open_outlet", words="Publish the stream of {task} to {reader}",
-    reverse="close_outlet", rank=8, is_done=_every_query(lambda seen: seen.publishes), unnoticed=True)
+    reverse="close_outlet", rank=8, is_done=_every_query(lambda of_query: of_query.publishes), unnoticed=True)
 ROUTE = StepKind(
     name="route", words="Divide the events of {task} anew: {weights}",
     reverse="route", rank=9, is_done=_is_routed, of_bundles=True, divides_streams=True)

@@ -1,5 +1,4 @@
-"""Dataflows with queries that have more to do than they can, as somebody knows them who looks every few seconds. Pure.
-"""
+"""Overloaded dataflows, as a watch knows them that looks at their queries every few seconds. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ UNSEEN_S = 15.0  # who has not looked for so long knows nothing
 
 
 def is_overloaded(report: QueryReport, waiting: int, *, usual_interval_s: float) -> bool:
-    """Whether a query is overloaded by its newest report: many events wait, and it works nearly all the time.
+    """True if a query is overloaded by its newest report: many events wait, and it works nearly all the time.
 
     The thresholds are those of balance (τ high). For CPU stands the part of its interval in which its newest batch
     worked: that is known at once, CPU only after ten seconds. A query whose batches stay open never is.
@@ -25,7 +24,7 @@ def is_overloaded(report: QueryReport, waiting: int, *, usual_interval_s: float)
     waiting : int
         Events that wait for it.
     usual_interval_s : float
-        How far apart its batches begin where its report does not say, s.
+        The interval of its batches where its report does not say, in seconds.
     """
     if report.state != RUNNING or report.real_time:
         return False
@@ -36,7 +35,7 @@ def is_overloaded(report: QueryReport, waiting: int, *, usual_interval_s: float)
 
 @dataclass(frozen=True, slots=True)
 class OverloadWatch:
-    """Which dataflows have been overloaded in every look, and since when.
+    """The dataflows that have been overloaded in every look, and since when.
 
     Parameters
     ----------
@@ -48,12 +47,12 @@ class OverloadWatch:
     looked_s: float = float("-inf")
 
     def look(self, overloaded: Collection[str], *, now_s: float) -> OverloadWatch:
-        """What is known after a look at a moment that found these."""
+        """The watch after a look at a moment that found these."""
         before = self.since_s if self._is_recent(now_s) else {}
         return OverloadWatch({name: before.get(name, now_s) for name in overloaded}, now_s)
 
     def lasting(self, now_s: float) -> frozenset[str]:
-        """Those that have been for `LASTS_S` or longer at the newest look; none where that was long ago."""
+        """The dataflows overloaded for `LASTS_S` or longer at the newest look; none where that was long ago."""
         return frozenset(
             name for name, since_s in self.since_s.items()
             if self.looked_s - since_s >= LASTS_S) if self._is_recent(now_s) else frozenset()
