@@ -234,10 +234,12 @@ HAND_OVER = StepKind(
     hands_over=True)
 START_FRAGMENT = StepKind(
     name="start_fragment", words="Start {tasks} on {queries}",
-    reverse="stop_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True, begins=True)
+    reverse="stop_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True,
+    begins=True)
 RESUME_FRAGMENT = StepKind(
     name="resume_fragment", words="Resume {active} tasks of {tasks} on {slot}",
-    reverse="pause_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True, unnoticed=True)
+    reverse="pause_fragment", rank=4, is_done=_every_query(lambda of_query: of_query.runs), starts_query=True,
+    unnoticed=True)
 START_BUNDLE = StepKind(
     name="start_bundle", words="Start {threads} of {task} on {place}",
     reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
