@@ -90,11 +90,11 @@ class Store:
     def ended_ms(self, name: str) -> int | None:
         return 0 if name in self.kept["ended"] else None
 
-    def having(self, what: str) -> frozenset[str]:
-        return frozenset(self.kept[what])
+    def having(self, record: str) -> frozenset[str]:
+        return frozenset(self.kept[record])
 
-    def has(self, name: str, what: str) -> bool:
-        return name in self.kept[what] if what in self.kept else (name, what) in self.files.texts
+    def has(self, name: str, record: str) -> bool:
+        return name in self.kept[record] if record in self.kept else (name, record) in self.files.texts
 
     def record_begun(self, name: str, begun: RestorePoint) -> None:
         self.kept["begun"][name] = begun
@@ -143,9 +143,9 @@ class Store:
     def forget(self, name: str) -> None:
         self.own_records.pop(name, None)
 
-    def record_left(self, name: str, *, left: bool) -> None:
+    def record_left(self, name: str, *, has_left: bool) -> None:
         self.kept["left"].pop(name, None)
-        if left:
+        if has_left:
             self.kept["left"][name] = True
 
     def record_pause(self, name: str, *, paused: bool) -> None:
