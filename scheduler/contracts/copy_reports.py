@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .codec import Codec, InvalidContract
-from .times import MomentMs
+from .moments import MomentMs
 
 
 @dataclass(frozen=True, slots=True)

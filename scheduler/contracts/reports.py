@@ -11,8 +11,8 @@ from scheduler.model.fragment import Slot
 from scheduler.model.ring import Ring
 
 from .codec import Codec, InvalidContract
+from .moments import MomentMs
 from .partitioning import Quota
-from .times import MomentMs
 
 RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
 STARTING, STALLED = "starting", "stalled"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from .codec import Codec
-from .times import MomentMs
+from .moments import MomentMs
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from .positions import DocumentNode, Problems, UnreadableDocument, shown
 from .task_types import TaskTypes
 
 _SUFFIX = re.compile(r"(spout|bolt|task)$")
-_VARIABLE = re.compile(r"\$\{[^}]*\}")
+_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 _COMPONENT_KEYS = frozenset({"spouts", "bolts", "topologySource"})
 _TYPE_KEY, _RATE_KEY, _CHAIN_KEY = _OWN_KEYS = "weir.type", "weir.rate", "weir.chain"
 

@@ -24,7 +24,7 @@ OPTIONAL = (
 
 # Python reads 1_000 and digits of any script as numbers, too; other programs do not.
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,30}\s*", re.ASCII)
-_DECIMAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
+_DECIMAL = re.compile(r"\s*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?\s*", re.ASCII)
 
 
 def _whole(text: str) -> int:

@@ -19,7 +19,7 @@ FAMILIES: dict[str, dict[str, Fraction]] = {
 }
 _GREEK_MU, _MICRO_SIGN = "\N{GREEK SMALL LETTER MU}", "\N{MICRO SIGN}"  # keyboards have either
 _NUMBER = r"[-+]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][-+]?[0-9]{1,2})?"
-_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(\S{{0,5}})\s*")
+_QUANTITY = re.compile(rf"\s*({_NUMBER})(?:\s*(\S{{1,5}}))?\s*")
 
 
 def units_like(unit: str) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ def in_unit(text: str, unit: str) -> Fraction | None:
     quantity = _QUANTITY.fullmatch(text)
     if quantity is None:
         return None
-    sizes, written_in = _family(unit), quantity[2].replace(_GREEK_MU, _MICRO_SIGN)
+    sizes, written_in = _family(unit), (quantity[2] or "").replace(_GREEK_MU, _MICRO_SIGN)
     if written_in not in sizes or written_in == "1":
         return None
     return Fraction(quantity[1]) * sizes[written_in] / sizes[unit]

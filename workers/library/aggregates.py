@@ -16,7 +16,8 @@ from typing import Any
 from .columns import MOST_DIGITS, decimal_of
 from .config import InvalidConfig
 
-_ENTRY = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([a-z_]+)\s*\(\s*(\*|[A-Za-z_]\w*)\s*(?:,\s*(\d*\.?\d+)\s*)?\)\s*")
+_ENTRY = re.compile(
+    r"\s*([A-Za-z_]\w*)\s*=\s*([a-z_]+)\s*\(\s*(\*|[A-Za-z_]\w*)\s*(?:,\s*(\d+(?:\.\d+)?|\.\d+)\s*)?\)\s*")
 
 
 @dataclass(frozen=True, slots=True)

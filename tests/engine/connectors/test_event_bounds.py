@@ -51,6 +51,9 @@ MUCH: list[tuple[str, str, Callable[[], bytes], str]] = [
     ("a view that many have", "arrow", lambda: stream(pa.table({"a": shared_view()}), compression=None), "bytes"),
     ("empty records", "json", lambda: b"[" + b"{}," * EVENTS + b"{}]", "events"),
     ("empty lists in one event", "json", lambda: b'{"a": [' + b"[]," * VALUES + b"[]]}", "values"),
+    ("a text that does not end", "json", lambda: b"[" + b"," * VALUES + b'"' + b'\\"' * 200_000, "values"),
+    ("behind a quote in the line before", "ndjson", lambda: b'"\n[' + b"0," * VALUES + b'0]\n"', "values"),
+    ("quotes of UTF-16", "json", lambda: ('["\\"", ' + "0," * VALUES + '"x"]').encode("utf-16"), "values"),
     ("empty records in lines", "ndjson", lambda: b"{}\n" * (EVENTS + 1), "events"),
     ("lines of CSV", "csv", lambda: b"1\n" * (EVENTS + 1), "events")]
 

@@ -30,7 +30,9 @@ from .partitions import numbered, partitions_of
 
 SAMPLE_BYTES = 2_000
 _SEPARATORS = (b",", b"[", b"{")
-_JSON_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+# A text of JSON is on one line. One that does not end is none either: looked for again at each quote in it, it would be
+# read in the square of its length.
+_JSON_TEXT = re.compile(rb'"(?:[^"\\\r\n]++|\\[^\r\n])*+"?+')
 RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
 STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
@@ -239,9 +241,10 @@ def _json(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_E
 
 
 def _count_values(body: bytes, room: DecodingRoom) -> None:
-    """Take the room of a text's values; only where it is long it is looked which commas and brackets are in texts."""
+    """Take the room of a text's values; only where it is long it is looked which commas and brackets are in texts, and
+    never where it is of UTF-16 or UTF-32, which are read by other bytes."""
     if len(body) > room.values and sum(map(body.count, _SEPARATORS)) >= room.values:
-        plain = _JSON_TEXT.sub(b"", body)
+        plain = body if b"\0" in body else _JSON_TEXT.sub(b"", body)
         room.take(values=1 + sum(map(plain.count, _SEPARATORS)))
 
 

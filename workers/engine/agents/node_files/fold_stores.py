@@ -23,7 +23,7 @@ from workers.library.state_store import SUFFIX, Pointer, read_whole
 from workers.library.store_files import StateLost, remove
 
 FOLDER = "folds"
-_NAME = re.compile(rb"[\w.-]+" + re.escape(SUFFIX).encode() + rb'(?=\\*")')
+_NAME = re.compile(rb"(?<![\w.-])[\w.-]+" + re.escape(SUFFIX).encode() + rb'(?=\\*")')
 _MOST_READ = 8 << 20  # bytes of a record: one that has more has large states itself
 _KEYS = "keys"  # in the name of a store, where others have made's random characters
 _RECORDS = ("held", "ended", "received", "begun")  # in the order in which a name goes from one to the next

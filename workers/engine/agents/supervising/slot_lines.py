@@ -18,8 +18,8 @@ from typing import IO, Any
 from pydantic_core import from_json
 
 from scheduler.contracts.codec import Codec, InvalidContract
+from scheduler.contracts.moments import LATEST_MS
 from scheduler.contracts.reports import LEFT, QUERY_REPORTS, ConnectorReport, SinkReport
-from scheduler.contracts.times import LATEST_MS
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 

@@ -9,9 +9,9 @@ import pytest
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
+from scheduler.contracts.moments import LATEST_MS
 from scheduler.contracts.reports import QUERY_REPORTS, ConnectorReport, QueryReport, SinkReport
 from scheduler.contracts.switches import KEY_SWITCHES, SWITCHES, AlternateSwitch, KeySwitch
-from scheduler.contracts.times import LATEST_MS
 
 NAMES = {"since_ms", "at_ms"}
 TOLD = (
@@ -25,8 +25,8 @@ MOMENTS = [
 
 @pytest.mark.parametrize(("codec", "document", "name"), MOMENTS, ids=[name for _, _, name in MOMENTS])
 def test_a_moment_is_a_date(codec: Codec[Any], document: dict[str, Any], name: str) -> None:
-    told = codec.read({**document, name: LATEST_MS})
-    assert datetime.fromtimestamp(getattr(told, name) / 1000, UTC).year == 9999
+    value = codec.read({**document, name: LATEST_MS})
+    assert datetime.fromtimestamp(getattr(value, name) / 1000, UTC).year == 9999
     for moment in (-1, LATEST_MS + 1, 2**63 - 1, 10**400):
         with pytest.raises(InvalidContract):
             codec.read({**document, name: moment})
