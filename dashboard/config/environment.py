@@ -157,6 +157,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_TEAM_CONNECTIONS", "400", "Pages that one team may watch live at a time, of a server process."),
     Declared("WEIR_TEAM_EVENTS_PER_H", "600", "Events that one team may post within an hour, for its policies."),
     Declared("WEIR_TEAM_WEBHOOKS", "20", "Webhooks that one team may have, or one person."),
+    Declared("WEIR_TEAM_SWEEPS", "4", "Slots on which sweeps of one team's people may measure at a time."),
     Declared("WEIR_TEAM_SAVEPOINTS", "20", "Named savepoints that one team may have."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}

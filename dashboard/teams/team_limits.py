@@ -43,7 +43,7 @@ CONNECTIONS = TeamLimit("WEIR_TEAM_CONNECTIONS", "live connections", "Close a pa
 WEBHOOKS = TeamLimit("WEIR_TEAM_WEBHOOKS", "webhooks", "Remove one")
 SAVEPOINTS = TeamLimit("WEIR_TEAM_SAVEPOINTS", "named savepoints", "Delete one")
 EVENTS = TeamLimit("WEIR_TEAM_EVENTS_PER_H", "posted events an hour", "Wait")
-# Of slow readers' disk nodes see to theirs: `WEIR_SPILL_TEAM_MB`.
+# Of slow readers' disk nodes see to theirs: `WEIR_SPILL_TEAM_MB`. A sweep beyond `WEIR_TEAM_SWEEPS` waits.
 TEAM_LIMITS = (PROPOSALS, PLANS, TASKS, CONNECTIONS, WEBHOOKS, SAVEPOINTS, EVENTS)
 
 

@@ -192,6 +192,10 @@ def test_a_full_disk_is_foreseen_and_named(
         finding, _ = finding_of(world, record)
         assert (finding["part"], finding["name"], finding["state"], finding["severity"]) == (
             "disk", "n1", state, severity)
+    observe(monkeypatch, node={"disk_free_mb": 900}, query={"state_kb": 9 << 10})
+    for who, is_told in (("carla", True), ("root", True), ("mo", False)):  # mo's team has no query there
+        [row] = [row for row in health.findings(view_for(viewer_of(world.users[who]))) if row.part == "disk"]
+        assert ("largest states of your queries there: " in row.cause and " of traffic" in row.cause) is is_told
     observe(monkeypatch)
     monkeypatch.setattr(health.shutil, "disk_usage", lambda _: usage(1 << 40, 0, 5 << 20))
     finding, _ = finding_of(world, record)

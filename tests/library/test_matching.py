@@ -19,7 +19,8 @@ from workers.library.state import going_on
 from .conftest import START_MS, build
 
 COLUMNS = "_seq bigint, _time bigint, _born bigint, s string, t string, l array<string>"
-PATTERNS = ["a*b", "^(a)(b*)$", "(ab|a_)+", "", "a|b", "[^a]*,", "x?", r"\\s+$", "(a)|b", "%", "^", "ü."]
+PATTERNS = ["a*b", "^(a)(b*)$", "(ab|a_)+", "", "a|b", "[^a]*,", "x?", r"\\s+$", "(a)|b", "%", "^", "ü.",
+            ".*b", ".*?(a)b", "(.*)a,", ".*a|b", "(.*)?b", ".*a$"]
 LIKES = ["%a%b%", "a%%b%c", "%a_%b%_", "%%", "%_%", "a%b", "%a%ü%b", "_%_%_", "%A%b%", "A%a%B"]
 SAME = [
     *(f"s RLIKE '{pattern}'" for pattern in PATTERNS), *(f"split(s, '{pattern}')" for pattern in PATTERNS),
@@ -28,7 +29,7 @@ SAME = [
     "regexp_extract(s, '(a)|b', 1)", *(f"s {word} '{like}'" for like in LIKES for word in ("LIKE", "ILIKE")),
     "s NOT LIKE '%a%b%c'", "filter(l, x -> x RLIKE 'a+b')", "transform(l, x -> split(x, 'a'))",
     "exists(l, x -> x LIKE '%a%b')", "CAST(NULL AS string) RLIKE 'a'"]
-words = st.none() | st.text("abAB_,% ü\n", max_size=8)
+words = st.none() | st.text("abAB_,% ü\n\r\u2028\U0001f600", max_size=8)
 
 
 @pytest.mark.spark
@@ -70,6 +71,13 @@ def test_what_takes_too_long_fails_with_its_place(large, name):
     assert message.startswith(f"task 3fc1: {function} ") and ("group" if name == "deep" else steps) in message
     failure = explain([Cause("weir.ResultBounds$ResultTooLong", message)], [])
     assert failure.tasks == ("3fc1",) and failure.is_final and "substring" in str(failure)
+
+
+@pytest.mark.spark
+def test_what_begins_with_anything_is_looked_for_once_in_each_line(large):
+    query = ("SELECT s RLIKE '.*~' AS y, regexp_extract(s, '(.*)~', 1) AS z, regexp_extract(s, '.*?(a~|a$)', 1) AS e "
+             "FROM input")
+    assert [tuple(row)[-3:] for row in build("sql", large, query=query).collect()] == [(False, "", "a")]
 
 
 @pytest.mark.spark

@@ -7,8 +7,9 @@ draw them anew only where something changed. What alerts add is a finder of thei
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from django.conf import settings
@@ -51,6 +52,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.latency_limits import from_json
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
+LARGEST_STATES = 3  # that are named where a disk is nearly full
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 Finder = Callable[[View, Sequence[Finding]], Iterable[Finding]]
@@ -130,7 +132,7 @@ def _site(view: View) -> Iterator[Finding]:
             "Start a replica. Running dataflows continue, unless the broker's min-replicas-to-write refuses events.")
     finding = view.worked.once("disk", site_disk)
     if finding is not None:
-        yield finding
+        yield _with_largest_states(view, finding, settings.LOCAL_NODE)
     for problem in jobs.plugin_problems():
         yield Finding(
             "package", problem.entry_point, "unreadable", WARN,
@@ -163,7 +165,20 @@ def _nodes(view: View) -> Iterator[Finding]:
                 "`./weir up` on the site's own machine.",
                 dataflows=_users_on(view, {slot.name for slot in view.estate.slots if slot.node == name}))
         elif (finding := disk_finding(name, report.disk_free_mb)) is not None and name != settings.LOCAL_NODE:
-            yield finding
+            yield _with_largest_states(view, finding, name)
+
+
+def _with_largest_states(view: View, finding: Finding, node: str) -> Finding:
+    """A finding of a disk that is nearly full, with the queries of the viewer's teams whose state is largest there."""
+    sizes_kb = Counter({
+        view.name_of(fragment.active_tasks[-1]): view.bundle_report(bundle).state_kb or 0
+        for fragment in view.fragments() if fragment.active_tasks
+        and not view.own.isdisjoint(view.estate.users.get(fragment.active_tasks[-1], ()))
+        for bundle in fragment.queries if node_of(bundle.slot) == node})
+    largest = [name for name, size_kb in sizes_kb.most_common(LARGEST_STATES) if size_kb]
+    if not largest:
+        return finding
+    return replace(finding, cause=f"{finding.cause} The largest states of your queries there: {', '.join(largest)}.")
 
 
 def _slots(view: View) -> Iterator[Finding]:

@@ -23,7 +23,7 @@ from dashboard.operations.models import SlotRow
 from dashboard.profiles.approval import author_of, hindrance_of, is_approved, target_of
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
-from dashboard.profiles.services.sweeps import holder_of, stop_measuring
+from dashboard.profiles.services.sweeps import holder_of, stop_measuring, why_it_waits_for_others
 from dashboard.profiles.stored_profiles import store_profiles
 from dashboard.profiles.trial_orders import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
@@ -108,6 +108,9 @@ def _hear(sweep_id: UUID) -> Heard:
 
 def _begin(sweep: SweepRecord, at: datetime) -> None:
     """Reserve the slot, or say what is waited for."""
+    if others := why_it_waits_for_others(sweep):
+        sweep.reason = f"Waits: {others}"
+        return
     try:
         reservations.reserve(sweep.slot, holder=holder_of(sweep))
     except SlotTaken as taken:

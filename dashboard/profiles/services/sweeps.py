@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from dashboard import jobs
@@ -257,14 +258,37 @@ def _require_threads(row: SlotRow, bounds: Sweep) -> None:
             threads=bounds.largest_threads, there=threads)
 
 
+def why_it_waits_for_others(sweep: SweepRecord) -> str:
+    """Why a sweep may not begin yet, though its slot is free: people of its author's teams measure on as many slots as
+    they may. Empty where it may.
+
+    That is half of the slots without queries, at least one and at most ``WEIR_TEAM_SWEEPS``: plans and other teams'
+    sweeps need the rest. What Weir measures by itself is limited where it is suggested.
+    """
+    if sweep.author is None or SlotRow.objects.filter(name=sweep.slot).exclude(reserved_for="").exists():
+        return ""  # of a slot that is not free it waits for that
+    measuring = SweepRecord.objects.filter(status=RUNNING, author__in=_colleagues_of(sweep.author)).count()
+    without_queries = SlotRow.objects.exclude(name__in=reservations.fragments_by_slot()).count()
+    most = max(1, min(settings.TEAM_SWEEPS, math.ceil(without_queries / 2)))
+    if measuring < most:
+        return ""
+    return (f"people of its author's teams measure on {measuring} slots, and may on {most} at a time, of "
+            f"{without_queries} without queries (WEIR_TEAM_SWEEPS).")
+
+
+def _colleagues_of(actor: User) -> QuerySet[User]:
+    """Who is in one of this person's teams, with this person."""
+    return User.objects.filter(Q(pk=actor.pk) | Q(teams__in=actor.teams.all()))
+
+
 def _require_room(actor: User | None) -> None:
     """Every open sweep is looked at every two seconds, and takes minutes: a hundred are a day of measuring, and people
     of one team take half of it at most."""
     waiting = SweepRecord.objects.filter(status__in=OPEN)
     bounds = [(MOST_OPEN, "", waiting)]
     if actor is not None:
-        people = User.objects.filter(Q(pk=actor.pk) | Q(teams__in=actor.teams.all()))
-        bounds.append((MOST_OPEN_TEAM, " of people of your teams", waiting.filter(author__in=people)))
+        bounds.append(
+            (MOST_OPEN_TEAM, " of people of your teams", waiting.filter(author__in=_colleagues_of(actor))))
     for most, whose, sweeps in bounds:
         if (count := sweeps.count()) >= most:
             raise TooManySweeps(

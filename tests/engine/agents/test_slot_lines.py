@@ -18,7 +18,7 @@ from scheduler.contracts.reports import NODE_REPORTS
 from tests.launcher.waiting import wait_until
 from workers.engine.agents.blame import Death
 from workers.engine.agents.supervising import slot_lines, supervision
-from workers.engine.agents.supervising.slot_lines import MOST_BYTES, lines_of, read_line, takes
+from workers.engine.agents.supervising.slot_lines import MOST_BYTES, lines_of, paced, read_line, takes
 from workers.engine.agents.supervising.slot_usage import Usage
 from workers.engine.agents.supervising.supervision import SlotProcess
 from workers.engine.agents.supervising.usage_attribution import UsageAttribution
@@ -129,6 +129,24 @@ def test_a_line_has_a_length(ends: bool) -> None:
     stream = Endless(b"a\n" + b"x" * (2 * MOST_BYTES + 5) + (b"\nb\n" if ends else b""))
     assert list(lines_of(stream)) == ([b"a\n", b"", b"b\n"] if ends else [b"a\n", b""])
     assert Endless.most <= MOST_BYTES
+
+
+@pytest.mark.parametrize(("each_bytes", "every_s", "waited_s"), [(8 << 20, 0.0, 12.0), (1 << 19, 1.0, 0.0)])
+def test_who_says_much_is_read_slowly(each_bytes: int, every_s: float, waited_s: float) -> None:
+    """Five of the longest lines without a pause: 16 MiB are read at once, and the rest at 2 MiB/s."""
+    now_s, waits = [0.0], []
+
+    def said() -> Iterator[bytes]:
+        for _ in range(5):
+            now_s[0] += every_s
+            yield b"x" * each_bytes
+
+    def sleep(wait_s: float) -> None:
+        waits.append(wait_s)
+        now_s[0] += wait_s
+
+    assert len(list(paced(said(), monotonic_s=lambda: now_s[0], sleep=sleep))) == 5
+    assert sum(waits) == pytest.approx(waited_s)
 
 
 @pytest.fixture

@@ -17,9 +17,12 @@ from .rig import Rig
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
-def write(broker: redis.Redis, channel: str, token: int, batch: int, *, events: int = 10, at_ms: int = 0) -> None:
+def write(
+    broker: redis.Redis, channel: str, token: int, batch: int, *, events: int = 10, at_ms: int = 0,
+    block: bytes = b"block",
+) -> None:
     names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
-    scripts.run(broker, "write", names, [token, batch, 0, events, b"block", at_ms])
+    scripts.run(broker, "write", names, [token, batch, 0, events, block, at_ms])
 
 
 @pytest.fixture
@@ -115,6 +118,25 @@ def test_of_several_channels_those_blocks_are_planned_that_were_written_first(ri
     assert plan(64, 5, "0-0", "0-0") == ["1-0", "0-0"]
     assert plan(64, 5, "1-0", "0-0") == ["1-0", "1-0"]
     assert plan(64, 1_000, "3-0", "3-0") == ["3-0", "3-0"]
+
+
+@pytest.mark.parametrize(("sizes_mb", "ends"), [
+    ({"a.0": [30, 30, 30, 0, 80, 0]}, [[2], [4], [6]]),
+    ({"a.0": [30, 30, 30, 0, 80, 0], "b.0": [20, 20, 20]}, [[1, 1], [2, 2], [4, 3], [6, 3]]),
+])
+def test_no_more_bytes_are_planned_than_a_driver_takes_at_a_time(
+    rig: Rig, broker: redis.Redis, sizes_mb: dict[str, list[int]], ends: list[list[int]]
+) -> None:
+    """64 MiB, or one block that is larger; what is small goes with it, and every channel comes to its turn."""
+    for channel, sizes in sizes_mb.items():
+        rig.channels.open_channel(channel, schema_json="{}", readers=["r"])
+        token = rig.channels.take_fence(channel)
+        for batch, size_mb in enumerate(sizes, start=1):
+            write(broker, channel, token, batch, at_ms=batch, block=bytes(size_mb << 20 or 9))
+    source, offsets = rig.source("r", *sizes_mb), [dict.fromkeys(sizes_mb, "0-0")]
+    while (end := source.next(offsets[-1])) != offsets[-1]:
+        offsets.append(end)
+    assert [[int(end[channel].partition("-")[0]) for channel in sizes_mb] for end in offsets[1:]] == ends
 
 
 @pytest.mark.parametrize(("start", "trimmed", "last", "how"), [

@@ -11,7 +11,7 @@ import json
 import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -24,6 +24,7 @@ from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 
 MOST_BYTES = 8 << 20
+BURST, BYTES_PER_S = 16 << 20, 2 << 20  # of lines: far more than what a slot with many queries says
 MOST_EVENTS, MOST_EVENT = 100, 65_536  # of a line, and characters of each (JSON): the broker keeps a thousand of all
 MOST_NAME, MOST_TEXT = 200, 10_000  # characters of an event's names, and of what it says in words, which is cut
 LONGEST_GAP_MS = 2**31 - 1  # as it is stored
@@ -67,6 +68,21 @@ def lines_of(stream: IO[bytes], *, most_bytes: int = MOST_BYTES) -> Iterator[byt
         while line and not line.endswith(b"\n"):
             line = stream.readline(most_bytes)
         yield b""
+
+
+def paced(
+    lines: Iterable[bytes], *, monotonic_s: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+) -> Iterator[bytes]:
+    """The same lines, of a process that says much no faster than `BYTES_PER_S`, once it has said `BURST` bytes at once:
+    it waits with the next one, for its pipe is full. Reading a line of 8 MiB takes a core for a good while."""
+    room, before_s = float(BURST), monotonic_s()
+    for line in lines:
+        now_s = monotonic_s()
+        room, before_s = min(BURST, room + (now_s - before_s) * BYTES_PER_S) - len(line), now_s
+        if room < 0:
+            sleep(-room / BYTES_PER_S)
+        yield line
 
 
 def read_line(line: bytes) -> dict[str, Any]:

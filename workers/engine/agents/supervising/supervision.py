@@ -19,7 +19,7 @@ from workers.processes import descendants, reap, spawn
 from .. import backoff
 from ..agent_logs import logger
 from ..blame import Death
-from .slot_lines import UnreadableLine, lines_of, read_line, takes
+from .slot_lines import UnreadableLine, lines_of, paced, read_line, takes
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
 STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled
@@ -311,7 +311,7 @@ class _Driver:
         self._reader.join(LAST_WORDS_S)
 
     def _read(self) -> None:
-        for line in lines_of(self.process.stdout):
+        for line in paced(lines_of(self.process.stdout)):
             try:
                 self.owner.hear(self.process, line)
             except Exception:  # whatever it says: the next line is heard, or it would be taken for one that hangs

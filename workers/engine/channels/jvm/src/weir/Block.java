@@ -1,9 +1,13 @@
 package weir;
 
+import java.util.ArrayList;
 import java.util.List;
 
 /** One entry of a channel: its id, the Arrow IPC stream, its events, and when it was written. */
 final class Block {
+  /** So many bytes of blocks are taken at a time, or one block that is larger; as by whoever else reads (`blocks.lua`). */
+  static final long MOST_BYTES = 64L << 20;
+
   final String id;
   final byte[] payload;
   final long events;
@@ -14,6 +18,17 @@ final class Block {
     this.payload = payload;
     this.events = events;
     this.writtenMs = writtenMs;
+  }
+
+  /** From the reply to XRANGE: the blocks before the first for which there was no room. */
+  static List<Block> listOf(Object reply) {
+    List<Block> blocks = new ArrayList<>();
+    for (Object entry : (List<?>) reply) {
+      Block block = of(entry);
+      if (block.payload == Redis.LEFT_OUT) break;
+      blocks.add(block);
+    }
+    return blocks;
   }
 
   /** From one element of the reply to XRANGE. */

@@ -27,6 +27,12 @@ import scala.jdk.javaapi.CollectionConverters;
  * is given a text that counts them (see `select/matching.py`). What it gives is what Spark's own functions give.
  */
 public final class BoundedPattern implements Serializable {
+  // What begins with .* matches from the beginning of a line, or nowhere in that line: else a text that does not match is
+  // looked through from each of its characters. In front may stand flags, and around it a group.
+  private static final Pattern BEGINS_WITH_ANYTHING =
+      Pattern.compile("(\\(\\?[a-zA-Z-]+\\))?((?:\\.\\*\\??|\\(\\.\\*\\??\\))(?![*+?{]).*)", Pattern.DOTALL);
+  private static final String LINE_BEGINS = "(?<![^\\n\\r\\x85\\x{2028}\\x{2029}])";
+
   private final Pattern pattern;
   private final long most;
   private final boolean isShared; // by all elements of a list that functions work on
@@ -70,13 +76,24 @@ public final class BoundedPattern implements Serializable {
     String written = constant(parts.apply(1)).toString();
     int last = parts.length() - 1;
     return new BoundedPattern(
-        Pattern.compile(function.equals("like") ? ofLike(written) : written),
+        Pattern.compile(switch (function) {
+          case "like" -> ofLike(written);
+          case "matches", "extracted" -> ofFirstMatch(written); // others look on behind it, within its line
+          default -> written;
+        }),
         ((Number) constant(parts.apply(last - 2))).longValue(), (Boolean) constant(parts.apply(last - 1)),
         constant(parts.apply(last)).toString());
   }
 
   private static Object constant(Expression part) {
     return part.eval(InternalRow.empty());
+  }
+
+  /** A pattern that first matches where this one does. */
+  private static String ofFirstMatch(String written) {
+    Matcher parts = BEGINS_WITH_ANYTHING.matcher(written);
+    if (!parts.matches()) return written;
+    return (parts.group(1) == null ? "" : parts.group(1)) + LINE_BEGINS + parts.group(2);
   }
 
   /** A pattern of LIKE in which each part between two % is looked for once, from where the one before it ends. */

@@ -125,11 +125,16 @@ final class Broker {
 
   /** Sends commands that may be repeated, all at once. */
   List<Object> pipeline(List<Object[]> commands) {
+    return pipeline(commands, Long.MAX_VALUE, 1);
+  }
+
+  /** The same with room for so many bytes of blocks, see {@link Redis#pipeline(List, long, int)}. */
+  List<Object> pipeline(List<Object[]> commands, long mostBytes, int shares) {
     List<Object> replies = call(redis -> {
-      List<Object> answers = redis.pipeline(commands);
+      List<Object> answers = redis.pipeline(commands, mostBytes, shares);
       if (answers.stream().noneMatch(Script::isUnknown)) return answers;
       Script.loadAll(redis);
-      return redis.pipeline(commands);
+      return redis.pipeline(commands, mostBytes, shares);
     });
     replies.forEach(Redis::checked);
     return replies;

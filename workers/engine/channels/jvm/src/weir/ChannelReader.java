@@ -155,13 +155,13 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     List<Object[]> commands = new ArrayList<>();
     commands.add(new Object[] {"HMGET", Keys.meta(channel), "trimmed", "last", Keys.spill(reader)});
     commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after, end, "COUNT", FETCH_BLOCKS});
-    List<Object> replies = broker.pipeline(commands);
+    List<Object> replies = broker.pipeline(commands, Block.MOST_BYTES, 1);
     List<?> state = (List<?>) replies.get(0);
     String reach = Spill.reach(after, Redis.text(state.get(0)), Redis.text(state.get(2)));
     List<Block> blocks = new ArrayList<>();
     if (reach == null) {
       checkUnbroken(channel, after, state);
-      for (Object entry : (List<?>) replies.get(1)) blocks.add(Block.of(entry));
+      blocks.addAll(Block.listOf(replies.get(1)));
     } else {
       String last = ChannelOffset.compare(reach, end) < 0 ? reach : end;
       blocks.addAll(Spill.at(spill).fetch(channel, after, last, FETCH_BLOCKS));

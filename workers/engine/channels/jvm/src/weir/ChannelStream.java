@@ -55,6 +55,7 @@ final class ChannelStream extends LiveStream {
   private final Map<String, String> marks = new HashMap<>(); // of each channel: from which block on it is of which wave
   private Long openWave; // of the open batch, once it has events
   private boolean hasLeft; // events, for they are of another wave than the batch
+  private int askedAtMost = Integer.MAX_VALUE; // blocks of each channel: for more there was no room
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options, String checkpoint) {
     super(options, checkpoint, true, arrivals(options));
@@ -281,7 +282,7 @@ final class ChannelStream extends LiveStream {
    * blocks were given up instead: then it is asked again.
    */
   private ChannelOffset askOnce(ChannelOffset from) {
-    int perChannel = (maxBlocks() + channels.size() - 1) / channels.size();
+    int perChannel = Math.min((maxBlocks() + channels.size() - 1) / channels.size(), askedAtMost);
     List<Object[]> commands = new ArrayList<>(List.<Object[]>of(backpressure.question()));
     for (String channel : channels) {
       commands.add(new Object[] {"XRANGE", Keys.channel(channel), "(" + after(from, channel), "+", "COUNT", perChannel});
@@ -290,7 +291,7 @@ final class ChannelStream extends LiveStream {
           "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader), Keys.lose(reader),
           "capacity", "waves"});
     }
-    List<Object> replies = broker.pipeline(commands);
+    List<Object> replies = broker.pipeline(commands, Block.MOST_BYTES, channels.size());
     boolean isHeldBack = backpressure.applies(replies.get(0));
     boolean hasGivenUp = false;
     for (int i = 0; i < channels.size() && !isHeldBack; i++) {
@@ -302,6 +303,8 @@ final class ChannelStream extends LiveStream {
     }
     if (hasGivenUp) return null;
     List<List<Block>> waiting = new ArrayList<>(); // of each channel
+    int hadRoom = perChannel < Integer.MAX_VALUE / 2 ? 2 * perChannel : perChannel; // blocks of each, for the next time
+    boolean isCut = false; // what was left out goes with the next batch
     for (int i = 0; i < channels.size(); i++) {
       List<?> state = (List<?>) replies.get(2 + 2 * i);
       String limit = Redis.text(state.get(2));
@@ -312,17 +315,23 @@ final class ChannelStream extends LiveStream {
       if (reach != null) {
         found.addAll(Spill.at(spill).fetch(channels.get(i), after, reach, perChannel));
         if (found.isEmpty()) throw ChannelReader.lost(channels.get(i), "what follows " + after + " is not in " + spill);
+        isCut |= ChannelOffset.compare(found.get(found.size() - 1).id, reach) < 0;
       } else {
         if (!after.equals(limit)) ChannelReader.checkUnbroken(channels.get(i), after, state);
-        for (Object entry : (List<?>) replies.get(1 + 2 * i)) found.add(Block.of(entry));
+        found.addAll(Block.listOf(replies.get(1 + 2 * i)));
+        if (found.size() < ((List<?>) replies.get(1 + 2 * i)).size()) {
+          isCut = true;
+          hadRoom = Math.max(1, Math.min(hadRoom, found.size()));
+        }
       }
       List<Block> blocks = new ArrayList<>();
       for (Block block : found) if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
       waiting.add(blocks);
     }
+    askedAtMost = hadRoom;
     hasLeft = false;
     int[] taken = isHeldBack ? new int[waiting.size()] : admit(waiting);
-    if (hasLeft) bell.ring(); // it is asked for the next batch, without waiting for a message
+    if (hasLeft || (isCut && !isHeldBack)) bell.ring(); // it is asked for the next batch, without waiting for a message
     Map<String, String> end = new HashMap<>();
     boolean hasBlocks = false;
     for (int i = 0; i < taken.length; i++) {

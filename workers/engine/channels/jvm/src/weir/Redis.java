@@ -28,6 +28,10 @@ import jdk.net.ExtendedSocketOptions;
  * {@link Broker} for connections shared in a JVM.
  */
 final class Redis implements Closeable {
+  /** In the place of what a reply had no room for. */
+  static final byte[] LEFT_OUT = new byte[0];
+  private static final int SHORT = 1 << 16; // of what is as long in bytes, or shorter, there is always room
+
   private static final int CONNECT_TIMEOUT_MS = 3_000;
   private static final int READ_TIMEOUT_MS = 10_000;
 
@@ -51,6 +55,9 @@ final class Redis implements Closeable {
   private static final int REPLICAS_ASKED_MS = 200; // whether a replica that does not answer is still online
 
   private final Socket socket;
+  private long room = Long.MAX_VALUE; // in bytes: for what is long in the replies that are read now
+  private long share = Long.MAX_VALUE; // of it for this reply
+  private boolean hasLong; // of this reply something long was kept
   private final InputStream in;
   private final OutputStream out;
   private final boolean hasReplicas;
@@ -169,10 +176,27 @@ final class Redis implements Closeable {
 
   /** Sends all commands at once and returns their replies, refusals among them. */
   List<Object> pipeline(List<Object[]> commands) throws IOException {
+    return pipeline(commands, Long.MAX_VALUE, 1);
+  }
+
+  /**
+   * The same, and of what may be long keeps so many bytes in all, in even shares for so many of the replies; but of each
+   * reply the first, whatever its length, as long as there is any room. What is beyond is read and is {@link #LEFT_OUT}.
+   */
+  List<Object> pipeline(List<Object[]> commands, long mostBytes, int shares) throws IOException {
     for (Object[] command : commands) send(command);
     flush();
     List<Object> replies = new ArrayList<>(commands.size());
-    for (int i = 0; i < commands.size(); i++) replies.add(receive());
+    room = mostBytes;
+    try {
+      for (int i = 0; i < commands.size(); i++) {
+        share = mostBytes / shares;
+        hasLong = false;
+        replies.add(receive());
+      }
+    } finally {
+      room = share = Long.MAX_VALUE;
+    }
     return replies;
   }
 
@@ -226,6 +250,16 @@ final class Redis implements Closeable {
 
   private byte[] bulk(int length) throws IOException {
     if (length < 0) return null;
+    if (length > SHORT) {
+      if (length > share && (hasLong || room <= 0)) {
+        in.skipNBytes(length + 2L);
+        share = 0; // what follows would have a gap before it
+        return LEFT_OUT;
+      }
+      hasLong = true;
+      share -= length;
+      room -= length;
+    }
     byte[] bytes = in.readNBytes(length);
     if (bytes.length < length || in.read() < 0 || in.read() < 0) throw new EOFException("reply cut short");
     return bytes;

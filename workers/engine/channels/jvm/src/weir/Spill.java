@@ -138,6 +138,9 @@ final class Spill {
         if (position + HEADER + length > size) return;
         position += HEADER + length;
         if (ChannelOffset.compare(id, after) <= 0) continue;
+        long bytes = length;
+        for (Block block : blocks) bytes += block.payload.length;
+        if (!blocks.isEmpty() && bytes > Block.MOST_BYTES) return;
         byte[] payload = new byte[length];
         file.readFully(payload);
         CRC32 sum = new CRC32();
