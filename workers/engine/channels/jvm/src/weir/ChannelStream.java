@@ -417,7 +417,7 @@ final class ChannelStream extends LiveStream {
   @Override
   public void begins(String run, long batch, Offset start, Offset end) {
     if (stamp != null) {
-      stamp.begins(run, batch);
+      stamp.begins(run, batch, false);
       return;
     }
     Long of = null;
