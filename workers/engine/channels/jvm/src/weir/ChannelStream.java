@@ -90,6 +90,7 @@ final class ChannelStream extends LiveStream {
     toRead = null;
     carried = Stream.concat(carried.stream(), channels.stream()).distinct().toList();
     channels = others;
+    joined.keySet().retainAll(others); // one that comes back begins where the reader is registered by then
   }
 
   private int maxBlocks() {
