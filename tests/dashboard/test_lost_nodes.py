@@ -16,7 +16,7 @@ from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
-from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.live_view.estate_view import view_for
@@ -32,6 +32,7 @@ from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.rearranging import paused, status
 from workers.engine import lost_nodes
 from workers.engine.desired_publishing import desired_of
