@@ -137,9 +137,10 @@ def _counts(view: View) -> EstateCounts:
     reports = [view.bundle_report(bundle) for _, bundle in queries]
     with_copies = [query for query, report in zip(queries, reports, strict=True) if report.survives]
     survives = survival_now(view, with_copies)
+    nodes = len({slot.node for slot in view.estate.slots})
     return EstateCounts(
         queries=len(reports), copied=copied(reports), survives=str(survives) if with_copies else None,
-        survival=estate_in_words(reports, survives), **cost_of_one_more(reports, copy_s=settings.COPY_S),
+        survival=estate_in_words(reports, survives, nodes=nodes), **cost_of_one_more(reports, copy_s=settings.COPY_S),
         submitted=len(view.records),
         running_tasks=sum(1 for task in view.tasks if is_working(view.estate, task)),
         without_reuse=sum(

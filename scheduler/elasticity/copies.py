@@ -1,4 +1,4 @@
-"""Copies of keyed state at the neighbours on the ring, and which losses they survive (thesis [3], 6.4.2 and 6.6)."""
+"""Where the next copy of a state goes, and which losses its copies survive (thesis [3], 6.4.2 and 6.6)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from scheduler.model.ring import Ring
-
-Holders = Mapping[int, tuple[str, ...]]  # token -> who has the state of its range, the owner first
 State = TypeVar("State", bound=Hashable)
 
 
@@ -50,31 +47,6 @@ class Survival:
         ('survives the loss of any one machine', 'does not survive the loss of a machine')
         """
         return f"survives the loss of {self}" if self.machines else "does not survive the loss of a machine"
-
-
-def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Holders:
-    """The holders of each range: its owner, and clockwise the nearest bundles on other machines, zones in turn.
-
-    A copy is on a machine of its own. Of the bundles whose zones have fewest copies of the range, the nearest one
-    clockwise has the next. Where there are fewer machines than that takes, there are fewer copies.
-
-    Parameters
-    ----------
-    copies : int
-        r of the thesis: besides the owner's; from 0.
-    """
-    return {token_range.token: _holders_of(ring, token_range.token, homes, copies) for token_range in ring.ranges}
-
-
-def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies: int) -> tuple[str, ...]:
-    chosen = [ring.tokens[token]]
-    while len(chosen) <= copies:
-        clockwise = ((neighbour.bundle, homes[neighbour.bundle]) for neighbour in ring.clockwise(token))
-        bundle = next_home([homes[bundle_id] for bundle_id in chosen], clockwise)
-        if bundle is None:
-            break
-        chosen.append(bundle)
-    return tuple(chosen)
 
 
 def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, BundleHome]]) -> str | None:

@@ -124,11 +124,6 @@ class Ring:
         """All of them, clockwise from the first token."""
         return tuple(self._range(index) for index in range(len(self._sorted)))
 
-    def clockwise(self, token: int) -> Iterator[KeyRange]:
-        """The ranges behind a token's own, each once, up to the one before it."""
-        index = self._place(token)
-        return (self._range((index + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
-
     def _place(self, token: int) -> int:
         index = bisect_right(self._sorted, token) - 1
         if index < 0 or self._sorted[index] != token:

@@ -127,8 +127,8 @@ class TaskType:
     ``by_marks`` says of such a type that results follow from the marks of partitions, too, which whoever divides its
     stream tells each bundle (``workers.library.watermarks``): it names the parameter that says how many seconds ahead
     of its arrival an event may move one. Where a config has the parameter ``across_keys``, keys decide for each other.
-    ``several_streams`` says of such a type that it brings streams together, and that it matters not how they
-    interleave: it gets the number of each event's stream (``watermarks.STREAM_NUMBER``), and may be divided by key only
+    ``several_streams`` says of such a type that it brings streams together, and that only the order within each of them
+    is given: it gets the number of each event's stream (``watermarks.STREAM_NUMBER``), and may be divided by key only
     where it reads several.
     ``opens`` says that the batches of a query of such tasks may stay open, whatever their config: an event goes through
     without Python, or its state is kept by the slot's fold host. Of a type that does not say so a slot finds out.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import replace
 
 from scheduler.model.ring import KEY_GROUPS, KeyRange, Ring
@@ -14,6 +15,11 @@ class ElasticRing(Ring):
     def range_of(self, group: int) -> KeyRange:
         """The range that a group is in."""
         return self._range(bisect_right(self._sorted, group) - 1)
+
+    def clockwise(self, token: int) -> Iterator[KeyRange]:
+        """The ranges behind a token's own, each once, up to the one before it."""
+        place = self._place(token)
+        return (self._range((place + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
 
     def with_token(self, token: int, bundle: str) -> ElasticRing:
         """Another token: its bundle takes what is behind it of the range that it stands in."""

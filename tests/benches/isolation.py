@@ -27,6 +27,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.planning import plan_submission
+from tests.written_blocks import read_blocks
 from workers.engine import observed
 from workers.engine.channels import keys
 from workers.library.registry import task_types
@@ -172,7 +173,7 @@ def _blocks(estate: RunningEstate, channel: str) -> list[Block]:
 
 
 def _events(estate: RunningEstate, channel: str) -> list[dict[str, Any]]:
-    return [event for _, events in estate.channels.read_blocks(channel, count=ALL_EVENTS) for event in events]
+    return [event for _, events in read_blocks(estate.channels, channel, count=ALL_EVENTS) for event in events]
 
 
 def _longest_silence_ms(blocks: Sequence[Block], begin_ms: int, end_ms: int) -> int:

@@ -123,13 +123,14 @@ def _through_the_database(samples: Samples, index: EstateIndex, newcomers: Seque
     """From the stored document to the frozen plan; the plan into the rows, committed; and what a node is told then."""
     from dashboard.audit.trail import audited  # here: Django is set up by the command
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
-    from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of, stored_estate
+    from dashboard.operations.estate_store.estate_loader import load_estate, stored_estate
     from dashboard.operations.estate_store.estate_writer import store_plan
     from dashboard.operations.models import EstateState
     from dashboard.plans.computing import compute
     from dashboard.plans.models import PlanRecord
     from dashboard.teams.models import Team, User
     from scheduler.model.documents import to_document
+    from tests.dashboard.node_parts import load_part_of
 
     def store(plan: Any) -> None:
         with audited(actor=None, verb="bench.store", subject=state):

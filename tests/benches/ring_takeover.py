@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from scheduler.elasticity.copies import BundleHome, Holders
+from scheduler.elasticity.copies import BundleHome
 from scheduler.model.ring import KeyRange
 
 from .elastic_ring import ElasticRing
+from .ring_holders import Holders
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from scheduler.elasticity.copies import BundleHome, holders, survival
+from scheduler.elasticity.copies import BundleHome, survival
 from scheduler.elasticity.uneven_keys import KeyedLoad
 from scheduler.model.ring import KEY_GROUPS
 
 from .elastic_ring import ElasticRing
 from .ring_balancing import BalanceThresholds, RingChange, balance_ring
+from .ring_holders import holders
 from .ring_takeover import found_by, inherit, zones_in_turn
 
 SUSTAINS_PER_S = 1_000.0  # events, by one bundle

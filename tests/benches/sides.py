@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.written_blocks import read_blocks
 from workers.engine import observed
 
 from . import results
@@ -45,7 +46,7 @@ def outputs(running_estate: RunningEstate) -> Iterator[tuple[str, list[Mapping[s
     for submitted in estate.submitted.values():
         for sink in submitted.sinks:
             channel = estate.channel_of(submitted.running[sink])
-            blocks = channels.read_blocks(channel, count=ALL_EVENTS)
+            blocks = read_blocks(channels, channel, count=ALL_EVENTS)
             yield f"{submitted.id}:{sink}", [event for _, block in blocks for event in block]
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.elasticity.copies import BundleHome, Survival, holders, lost_with, survival
+from scheduler.elasticity.copies import BundleHome, Survival, lost_with, survival
 from scheduler.model.ring import KEY_GROUPS
 from tests.benches import ring_takeover
 from tests.benches.elastic_ring import ElasticRing
+from tests.benches.ring_holders import holders
 from tests.benches.ring_takeover import found_by, inherit, watched, zones_in_turn
 
 NAMES = [f"f1-{number}" for number in range(7)]

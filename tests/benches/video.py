@@ -36,6 +36,7 @@ from tests.benches.arguments import positive
 from tests.benches.estate import NODE, running
 from tests.benches.results import machine, table, write
 from tests.benches.video_job import CHAIN, EVERY_S, Job, estate_of, installed_in
+from tests.written_blocks import read_blocks
 from workers.engine.worker_settings import ROOT
 
 ALONE, BATCHES, CHAINS = PHASES = ("unoptimised", "batches", "batches and chaining")
@@ -203,7 +204,7 @@ def checked(job: Job, *, width: int, height: int) -> dict[str, Any]:
     """What came out against the same steps without Spark: each picture once, in order, and the same."""
     channel = job.at.estate.channel_of(CHAIN[-1])
     numbers, differing, after = [], 0, "0-0"
-    while blocks := job.at.channels.read_blocks(channel, after=after, count=50):
+    while blocks := read_blocks(job.at.channels, channel, after=after, count=50):
         after = blocks[-1][0]
         for _, events in blocks:
             for event in events:

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot, channel_id
+from tests.written_blocks import read_blocks
 from workers.engine import desired_publishing
 from workers.engine.channels import keys
 from workers.engine.measuring.load import TreeLoad
@@ -217,7 +218,7 @@ class CountingNodes:
         ends_s = time.monotonic() + ROWS_S  # rows that do not come are told as such
         while self._meter(query, OUT_AT) < len(expected) and time.monotonic() < ends_s:
             time.sleep(LOOK_S)
-        blocks = self.estate.channels.read_blocks(channel_id(query, OUT_AT), count=ALL_EVENTS)
+        blocks = read_blocks(self.estate.channels, channel_id(query, OUT_AT), count=ALL_EVENTS)
         return compare(expected, chain.from_iterable(rows for _, rows in blocks))
 
     def _next_words(self, query: str) -> int:

@@ -18,7 +18,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import loop_runner
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.recording import values_of
@@ -31,6 +31,7 @@ from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.history.series import Annotation
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
+from tests.dashboard.node_parts import load_part_of
 from workers.engine.desired_publishing import desired_of
 from workers.engine.observed import Flows, StreamFlow, TaskFlow
 

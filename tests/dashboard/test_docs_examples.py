@@ -20,6 +20,7 @@ from dashboard.catalog.document_checks import check_document
 from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.services import set_secret
 from tests.dashboard.building import World, running
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.formats import layout_of
@@ -111,5 +112,5 @@ def test_the_command_that_posts_events_does_so(
 
     assert posted() == json.loads(answer)
     assert posted()["again"], "the key is that of the first"
-    [(_, [event])] = Channels(broker_of_site).read_blocks(keys.intake(source.pk))
+    [(_, [event])] = read_blocks(Channels(broker_of_site), keys.intake(source.pk))
     assert (event["meter"], event["kwh"], event["_time"]) == ("m1", 1.5, 1_777_636_800_000)

@@ -19,7 +19,7 @@ from dashboard.approvals.services import (
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.lifecycle import REMOVING
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of, stored_estate
+from dashboard.operations.estate_store.estate_loader import load_estate, stored_estate
 from dashboard.operations.estate_store.file_secrets import file_secrets
 from dashboard.operations.estate_store.offered_slots import offered_slots
 from dashboard.operations.services import NothingElsewhere, drain_node, register_node, undrain_node
@@ -29,6 +29,7 @@ from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.fragment import RunningTask
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import done, drained, on, turn
+from tests.dashboard.node_parts import load_part_of
 from workers.engine.desired_publishing import desired_of
 
 

@@ -14,7 +14,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import carry_over_waiting, prepare_proposal, remove_dataflow, submit_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited
-from dashboard.operations.estate_store.estate_loader import current_estate, load_estate, load_part_of, stored_estate
+from dashboard.operations.estate_store.estate_loader import current_estate, load_estate, stored_estate
 from dashboard.operations.estate_store.estate_writer import NodeInUse, store_plan
 from dashboard.operations.selectors import slots_around
 from dashboard.operations.services import register_node
@@ -35,6 +35,7 @@ from tests.dashboard.building import (
     running,
 )
 from tests.dashboard.checks import check_rows
+from tests.dashboard.node_parts import load_part_of
 from workers.engine.desired_publishing import desired_of
 
 

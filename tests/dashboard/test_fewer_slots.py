@@ -9,7 +9,7 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     submit_dataflow,
 )
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
@@ -18,6 +18,7 @@ from scheduler.plan_progress import plan_progress
 from scheduler.step_kinds import EnactmentEvidence
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.rearranging import paused, used
 from tests.dashboard.schedules import at, rescheduled, scheduled
 from tests.pages.scheduling import linear

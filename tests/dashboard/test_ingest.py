@@ -16,6 +16,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.model.bounds import DEAD_LETTERS
 from scheduler.model.errors import NotFound
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.formats import layout_of
@@ -51,7 +52,7 @@ class Posted:
             url, data=data, content_type=content_type, headers={"Authorization": f"Bearer {token}", **headers})
 
     def rows(self) -> list[int]:
-        return [row["a"] for _, rows in self.channels.read_blocks(keys.intake(self.task)) for row in rows]
+        return [row["a"] for _, rows in read_blocks(self.channels, keys.intake(self.task)) for row in rows]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from dashboard.approvals.difference import difference
 from dashboard.approvals.services import drop_left_bundles, prepare_proposal, roll_back_proposal, submit_dataflow
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
@@ -22,6 +22,7 @@ from scheduler.model.fragment import Fragment
 from scheduler.model.ring import Ring
 from tests.dashboard.building import World, approved, enacted
 from tests.dashboard.checks import check_rows
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.schedules import at, rescheduled
 from workers.engine.desired_publishing import desired_of
 from workers.library import registry

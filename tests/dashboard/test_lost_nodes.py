@@ -16,7 +16,7 @@ from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
-from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.live_view.estate_view import view_for
@@ -32,6 +32,7 @@ from scheduler.elasticity.heartbeats import Heartbeat
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.rearranging import paused, status
 from workers.engine import lost_nodes
 from workers.engine.desired_publishing import desired_of
@@ -274,7 +275,12 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     none = "does not survive the loss of a machine: no copies of state are asked for"
     more = "One more copy of the state sends 300 kB a second at most, and takes 2.9 MB"
     assert all(none in page and more in page for page in (pages[0], pages[3]))
-    assert "with <code>WEIR_COPIES=1</code> to have one copy of each." in pages[3], "an operator reads how"
+    alone = "start an agent there first, by <code>./weir agent</code>. Then start each agent"
+    how = "with <code>WEIR_COPIES=1</code> to have one copy of each."
+    assert alone in pages[3] and how in pages[3], "an operator reads how, and that one machine has nowhere to copy to"
+    register_node(name="n2", slots=2)
+    estate = shown()[3]
+    assert alone not in estate and how in estate
     assert not any("go on elsewhere" in page for page in pages[2:])
     unheard = shown(state="silent")[3]
     assert "is not known to survive" in unheard and "WEIR_COPIES" not in unheard

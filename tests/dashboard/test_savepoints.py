@@ -23,7 +23,7 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.savepoint_commands import SavepointNameTaken
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.services import drain_node, register_node
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.joining_options import InvalidBeginning
@@ -50,6 +50,7 @@ from tests.dashboard.building import (
     removal_planned,
     running,
 )
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.rearranging import paused
 from workers.engine.desired_publishing import desired_of
 

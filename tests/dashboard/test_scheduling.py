@@ -19,7 +19,7 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.estate_reader import queries_of
 from dashboard.operations.models import BundleSlot, SlotRow
 from dashboard.operations.services import register_node
@@ -44,6 +44,7 @@ from tests.dashboard.building import (
     running,
 )
 from tests.dashboard.checks import check_rows
+from tests.dashboard.node_parts import load_part_of
 from tests.dashboard.schedules import SAM, at, proposed, rescheduled, scheduled
 from tests.pages.scheduling import linear
 from workers.engine.desired_publishing import desired_of

@@ -17,7 +17,7 @@ from dashboard.approvals.services import guard, prepare_proposal, resume_dataflo
 from dashboard.approvals.services.reader_choices import TeamIsFrozen, choose_when_behind, set_when_behind
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.plans.selectors import plan_of
@@ -30,6 +30,7 @@ from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL, needs_in
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.fragment import Fragment
 from tests.dashboard.building import World, approved, document, enacted, running
+from tests.dashboard.node_parts import load_part_of
 from workers.engine.desired_publishing import desired_of
 
 

@@ -27,9 +27,10 @@ from .told_marks import PartitionMarks
 
 pytestmark = pytest.mark.spark
 OBSERVED = ("_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, obs string, meta string, "
-            "value double, at double, count bigint, sum string")
+            "value double, at double, count bigint, sum string, model string")
 NAMES = ("load", "heat")
 SENSORS, BATCH = 23, 20  # cuts between rings are at multiples: how streams interleave follows from batches
+LINE = {"kind": "linear_regression", "features": ["count"], "intercept": 0.5}
 CONFIGS: dict[str, dict[str, Any]] = {
     "kalman_filter": {},
     "block_average": {"window": 3, "by": ["at", "obs"]},
@@ -52,6 +53,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
              "unmatched": "emit"},
     "align": {"on": ["sensor_id"], "side": "obs", "sides": list(NAMES), "columns": ["l=load.value", "r=heat.msg_id"],
               "most": 2, "incomplete": "emit"},
+    "train": {"features": ["count"], "target": "value", "window": 5, "every": 3, "by": ["sensor_id"]},
+    "predict": {"features": ["count"], "by": ["sensor_id", "at"]},
 }
 CASES = [*CONFIGS.items(), *(("window", {**CONFIGS["window"], **more}) for more in (
     {"kind": "sliding", "size": 7200, "slide": 1800, "late": "mark"}, {"kind": "session", "idle": 600}))]
@@ -65,7 +68,8 @@ def rows(chance: random.Random) -> Iterator[tuple]:
         at = [0.0, -0.0, float("nan"), 1.5, None][sensor % 5]
         value = None if chance.random() < 0.1 else chance.randint(-20, 20) / 4
         when = START_MS + seq * 600_000 + chance.randint(-5, 5) * 1000
-        yield (seq, when, when, f"m{seq // 2}", name, chance.choice(NAMES), "", value, at, 3, "1.5")
+        model = json.dumps({**LINE, "coefficients": [seq / 8], "version": f"{seq}-0"}) if seq % 5 == 0 else None
+        yield (seq, when, when, f"m{seq // 2}", name, chance.choice(NAMES), "", value, at, 3, "1.5", model)
 
 
 def test_every_type_that_says_so_is_held_to_it():

@@ -97,6 +97,26 @@ def test_events_are_predicted_by_the_model_before_them(stream, broker, broker_ur
         assert row[7] == pytest.approx(2.5 + 1.5 * row[3] + 0.01 * row[4]) and row[9] is None
 
 
+def test_each_key_has_its_own_models_and_is_predicted_by_them(stream):
+    """Two classes of trips, of which one costs twice as much: one model for both would be wrong for each."""
+    rows = [(*row[:5], row[5] and row[5] * (2 if row[6] == "long" else 1), row[6]) for row in trips(200)]
+    learned = stream(TRIPS)
+    learned.add(rows, sizes=[70])
+    models = learned.run(lambda frame: build("train", frame, features=FEATURES, target="fare", every=20, by=["class"]))
+    assert {row[3] for row in models} == {"long", "short"} and [row[6] for row in models[:2]] == [1, 1]
+    mixed = [(*row, None) for row in rows]
+    for row in reversed(models):
+        mixed.insert(row[0] + 1, (*row[:3], None, None, None, row[3], row[4]))
+    applied = stream(f"{TRIPS}, model string")
+    applied.add(mixed, sizes=[90])
+    predicted = [row for row in applied.run(
+        lambda frame: build("predict", frame, features=FEATURES, by=["class"])) if row[7] is not None]
+    assert len(predicted) > 100 and {row[6] for row in predicted} == {"long", "short"}
+    for row in predicted:
+        fare = 2.5 + 1.5 * row[3] + 0.01 * row[4]
+        assert row[7] == pytest.approx(fare * (2 if row[6] == "long" else 1))
+
+
 def test_events_are_predicted_by_a_model_that_the_team_keeps(stream, broker, broker_url, monkeypatch):
     monkeypatch.setenv("REDIS_URL", broker_url)
     learned, applied = stream(TRIPS), stream(TRIPS)

@@ -15,7 +15,7 @@ from scheduler.model.secrets import NAME, TEAM, is_owned
 from scheduler.model.task_types import Parameter, TaskType
 
 from .carrying import packed, unpacked
-from .columns import STREAM, require_scalar
+from .columns import STREAM, kept_columns, key_columns, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .learning import NEURONS, ErrorEstimator, Learner, Predictor
 from .model_store import ModelName, StoredVersion, broker_url, connected, store_version
@@ -24,6 +24,7 @@ from .operators import milliseconds
 from .outside import asked
 from .predicting import StoredModel, predict_stored
 from .state import fold_stream, task_being_built
+from .watermarks import STREAM_NUMBER
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +35,12 @@ _KIND = Parameter(
     "neural_network_classifier, whose classes are texts; decision_tree_regressor.", default=LINEAR, choices=KINDS)
 _FEATURES = Parameter("features", "list", "The columns that a model reads: numbers.", required=True, items="string",
                       column="names")
+
+
+def _by(what: str) -> Parameter:
+    return Parameter("by", "list", f"Columns that tell keys apart. {what}", items="string", column="names", added=True)
+
+
 _NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
 TRAIN = TaskType(
     name="train", kind="transform", family="predict",
@@ -41,6 +48,7 @@ TRAIN = TaskType(
     build="workers.library.train:train", effects=(),
     parameters=(
         _KIND, _FEATURES,
+        _by("A model is learned for each, from its own events. Without them, one from all events."),
         Parameter("target", "string", "The column that is learned: a number; for a classifier, any single value.",
                   required=True, column="names"),
         Parameter("window", "integer", "The largest number of newest events that it learns from.", default=1000,
@@ -62,7 +70,7 @@ TRAIN = TaskType(
                   "alone.", pattern=_NAME, of_team=True),
         Parameter("keep", "integer", "How many versions are kept.", default=10, minimum=1, maximum=100),
     ),
-    stateful=True, movable_state=True, key="task", selectivity=0.001, cost_us=25,
+    stateful=True, movable_state=True, key="by", by_key=True, passes_key=True, selectivity=0.001, cost_us=25,
     has_long_steps=True,
 )
 PREDICT = TaskType(
@@ -71,6 +79,7 @@ PREDICT = TaskType(
     build="workers.library.train:predict", effects=(),
     parameters=(
         _KIND, _FEATURES,
+        _by("An event is predicted by the newest model of its key, which has these columns, too."),
         Parameter("model", "string", "The name of a model of the team, read from where it keeps them. Without it "
                   "models come in the stream.", pattern=_NAME, of_team=True),
         Parameter("version", "string", "With model: only that version; by default the newest.",
@@ -81,7 +90,8 @@ PREDICT = TaskType(
         Parameter("unpredicted", "string", "What becomes of an event that nothing is predicted for: it goes on with "
                   "null, or is left out.", default="null", choices=("null", "drop")),
     ),
-    stateful=True, movable_state=True, key="task", cost_us=25, has_long_steps=True,
+    stateful=True, movable_state=True, key="by", by_key=True, passes_key=True, several_streams=True, cost_us=25,
+    has_long_steps=True,
 )
 ERROR_ESTIMATE = TaskType(
     name="error_estimate", kind="transform", family="predict",
@@ -101,6 +111,7 @@ TASK_TYPES = (TRAIN, PREDICT, ERROR_ESTIMATE)
 MODEL_COLUMN = "model"
 _TRAINED = "model string, version string, number bigint, events bigint, fit double"
 _ERRORS = "actual double, expected double, average double, error double, relative double, mean double"
+_LEARNED = tuple(part.split()[0] for part in _TRAINED.split(", "))
 _PREDICTED = ("predicted", "version", "problem")
 _RUNNING = re.compile(r"[0-9a-f]{32}")  # the id of a running task; a trial's has none, and stores nothing
 
@@ -109,20 +120,21 @@ _RUNNING = re.compile(r"[0-9a-f]{32}")  # the id of a running task; a trial's ha
 
 
 def train(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
-    """One event a model: ``model`` (JSON), ``version``, ``number``, ``events`` (learned from) and ``fit``."""
+    """One event a model: the key's columns, ``model`` (JSON), ``version``, ``number``, ``events`` and ``fit``."""
     from pyspark.sql import functions as F
 
     values = settings(TRAIN, config)
-    name, features = values["model"], _features(values)
-    require_columns(inputs.columns, [*features, values["target"]], task_type="train",
+    name, features, by = values["model"], _features(values), _key(values, added=_LEARNED)
+    require_columns(inputs.columns, [*by, *features, values["target"]], task_type="train",
                     remedy="Name columns of the input.")
     columns = _numbers(features)
     target = F.col(values["target"]).cast("string" if values["kind"] in CLASSIFIERS else "double")
-    selected = inputs.select(*STREAM, target.alias("_target"), *[
-        column.alias(name) for name, column in columns.items()])
+    selected = inputs.select(
+        *STREAM, *by, target.alias("_target"), *[column.alias(name) for name, column in columns.items()])
     models = fold_stream(
-        selected, learner(values), by=[], reads=["_seq", "_time", "_born", "_target", *columns], kept=[],
+        selected, learner(values), by=by, reads=["_seq", "_time", "_born", "_target", *columns], kept=by,
         added=f"_seq bigint, _time bigint, _born bigint, {_TRAINED}")
+    models = models.select(*STREAM, *by, *_LEARNED)
     if not is_owned(name) or not _RUNNING.fullmatch(task_being_built()):
         return models
     model, url, keep = ModelName(name[TEAM], name[NAME]), broker_url(), values["keep"]
@@ -162,6 +174,7 @@ def train_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     values = settings(TRAIN, config)
     learner(values)
+    _key(values, added=_LEARNED)
     if values["target"] in values["features"]:
         raise InvalidConfig(f"{values['target']} is to be learned from itself.",
                             remedy="Leave it out of the features.", parameter="features", value=values["target"])
@@ -175,7 +188,18 @@ def train_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
         require_scalar(inputs, values["target"], parameter="target")
     else:
         inputs.require_number(values["target"], parameter="target")
-    return Columns.stream(dict(part.split() for part in _TRAINED.split(", ")))
+    return Columns.stream({
+        **kept_columns(inputs, values["by"] or ()), **dict(part.split() for part in _TRAINED.split(", "))})
+
+
+def _key(values: Mapping[str, Any], *, added: Sequence[str]) -> list[str]:
+    """The columns of the key; none where there is one model for all events."""
+    if not values["by"]:
+        return []
+    if values["model"] is not None:
+        raise InvalidConfig("A model that the team keeps is one for all keys.", parameter="by",
+                            remedy="Leave by or model out.")
+    return key_columns(values["by"], added=added)
 
 
 def _features(values: Mapping[str, Any]) -> Sequence[str]:
@@ -191,19 +215,20 @@ def _features(values: Mapping[str, Any]) -> Sequence[str]:
 
 def predict(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Each event with ``predicted``, the ``version`` of the model and what is wrong (``problem``, else null)."""
-    values = settings(PREDICT, config)
+    values, inputs = settings(PREDICT, config), inputs.drop(STREAM_NUMBER)
     features, drops = _features(values), values["unpredicted"] == "drop"
-    require_columns(inputs.columns, list(features), task_type="predict", remedy="Name columns of the input.")
+    by = _key(values, added=(MODEL_COLUMN, *_PREDICTED))
+    require_columns(inputs.columns, [*by, *features], task_type="predict", remedy="Name columns of the input.")
     adds = f"predicted {_predicted_type(values)}, version string, problem string"
     if values["model"] is not None:
         return _predicted_by_stored(inputs, values, features, adds)
     require_columns(inputs.columns, [MODEL_COLUMN], task_type="predict", remedy=_WHERE_MODELS_COME_FROM)
     columns_kept = [name for name in inputs.columns if name not in (*STREAM, MODEL_COLUMN, *_PREDICTED)]
     columns = _numbers(features)
-    selected = inputs.select(*STREAM, MODEL_COLUMN, packed(columns_kept).alias("_whole"), *[
+    selected = inputs.select(*STREAM, MODEL_COLUMN, *by, packed(columns_kept).alias("_whole"), *[
         column.alias(name) for name, column in columns.items()])
     fold = Predictor(values["kind"], tuple(features), values["named"] or "", drops)
-    folded = fold_stream(selected, fold, by=[], reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
+    folded = fold_stream(selected, fold, by=by, reads=[MODEL_COLUMN, *columns], kept=[*STREAM, "_whole"], added=adds)
     return folded.select(*STREAM, *unpacked("_whole", columns_kept, inputs.schema), "predicted", "version", "problem")
 
 
@@ -239,6 +264,7 @@ def _predicted_type(values: Mapping[str, Any]) -> str:
 def predict_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where the config cannot be built."""
     values = settings(PREDICT, config)
+    _key(values, added=(MODEL_COLUMN, *_PREDICTED))
     if MODEL_COLUMN in _features(values):
         raise InvalidConfig("The column model holds models, and no feature.", remedy="Rename it in a sql task before.",
                             parameter="features", value=MODEL_COLUMN)

@@ -32,16 +32,12 @@ def load_estate() -> Estate:
     return _consistent(_read)
 
 
-def load_part_of(node: str) -> Estate:
-    """A node's fragments with their tasks and their direct upstream and downstream fragments.
-
-    Read again if the estate changed meanwhile, as the whole is.
-    """
-    return load_part_with(node, lambda _: None)[0]
-
-
 def load_part_with(node: str, more: Callable[[Estate], T]) -> tuple[Estate, T]:
-    """A node's part of the estate, and what ``more`` reads beside it of the same generation and revision."""
+    """A node's part of the estate, and what ``more`` reads beside it of the same generation and revision.
+
+    The part is the node's fragments with their tasks, and their direct upstream and downstream fragments. It is read
+    again if the estate changed meanwhile, as the whole is.
+    """
     def read(generation: int, revision: int) -> tuple[Estate, T]:
         part = _read_part(node, generation, revision)
         return part, more(part)

@@ -56,9 +56,9 @@ def cost_of_one_more(reports: Iterable[QueryReport], *, copy_s: float) -> CopyCo
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
-def estate_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
-    """The losses that the queries of an estate with a copy survive; where none has one, why, and what to do where no
-    copies are asked for. Commands and settings stand between back-ticks. Empty without queries."""
+def estate_in_words(reports: Iterable[QueryReport], survives: Survival, *, nodes: int) -> str:
+    """The losses that the queries of an estate with so many nodes survive; where none has a copy, why, and what to do
+    where no copies are asked for. Commands and settings stand between back-ticks. Empty without queries."""
     listed = list(reports)
     if not listed:
         return ""
@@ -67,7 +67,11 @@ def estate_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:
         return f"The state of {count:,} of {len(listed):,} queries survives the loss of {survives}."
     words = f"The state of the estate's queries {least_in_words(listed, survives)}."
     is_asked_for = count is not None or all(report.state in NOT_HEARD for report in listed)
-    return words if is_asked_for else f"{words} Start each agent with `WEIR_COPIES=1` to have one copy of each."
+    if is_asked_for:
+        return words
+    first, start = ("", "Start") if nodes > 1 else ("A copy is on another machine: start an agent there first, by "
+                                                    "`./weir agent`. ", "Then start")
+    return f"{words} {first}{start} each agent with `WEIR_COPIES=1` to have one copy of each."
 
 
 def least_in_words(reports: Iterable[QueryReport], survives: Survival) -> str:

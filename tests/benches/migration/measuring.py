@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from scheduler.contracts.desired import DESIRED_STATES
 from scheduler.contracts.reports import RUNNING
 from tests.benches.estate import NODE, RunningEstate, running
+from tests.written_blocks import read_blocks
 from workers.engine import desired_publishing, observed
 from workers.engine.channels import keys
 from workers.engine.worker_settings import ROOT
@@ -183,7 +184,7 @@ class Run:
 
     def _compared(self, estate: RunningEstate, lane: int) -> Comparison:
         workload = self._protocol.workload
-        blocks = estate.channels.read_blocks(self._topology.output(lane), count=BLOCKS)
+        blocks = read_blocks(estate.channels, self._topology.output(lane), count=BLOCKS)
         return compared(
             [event for _, events in blocks for event in events], self._lanes[lane], gap_ms=workload.gap_ms,
             window_ms=workload.window_ms)

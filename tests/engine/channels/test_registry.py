@@ -7,6 +7,7 @@ import pytest
 import redis
 
 from scheduler.contracts.offsets import START
+from tests.written_blocks import read_blocks
 from workers.engine.channels import block_codec, channel_registry, keys, scripts
 from workers.engine.channels.channel_registry import Channels
 
@@ -56,7 +57,7 @@ def test_the_tail_of_an_output_is_its_newest_events(embedded_broker: redis.Redis
         write(broker, "a.0", token, batch, [{"x": 2 * batch}, {"x": 2 * batch + 1}])
     assert [row["x"] for row in channels.tail("a.0", 5)] == [57, 58, 59, 60, 61]
     assert [row["x"] for row in channels.tail("a.0", 1_000)] == list(range(2, 62))
-    assert channels.read_blocks("a.0", after="29-0") == [("30-0", [{"x": 60}, {"x": 61}])]
+    assert read_blocks(channels, "a.0", after="29-0") == [("30-0", [{"x": 60}, {"x": 61}])]
 
 
 def test_of_large_blocks_fewer_are_read_at_once(broker, channels: Channels, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,7 @@ class Query:
     committed: int = 0  # batches
     notes: dict[int, int] = field(default_factory=dict)  # in the broker: from which batch on it is of which wave
     begun: int = -1  # in memory: the newest batch of this run
+    recorded: int = 0  # batches that another query had planned, behind whose copy this one goes on
     state: dict[int, int] = field(default_factory=dict)  # how many events it has seen after each batch
 
     def noted(self, batch: int) -> int | None:
@@ -95,6 +96,9 @@ class World:
                 query.begun = -1  # killed, wherever it was
             elif what < 0.17:
                 self.write_late()
+            elif what < 0.21:  # its node is lost: another goes on from a copy, and repeats what is recorded behind it
+                query.begun, query.recorded = -1, len(query.planned)
+                query.committed = self.chance.randint(max(0, query.committed - 4), query.committed)
             else:
                 self.work(query, stops_after=self.chance.choice(("plan", "begin", "half", "all", "all", "all")))
         self.write_late()
@@ -200,8 +204,9 @@ class World:
         if wave is None:
             query.notes[batch.number] = newest
         elif newest > wave and query.begun != batch.number:
-            is_new = 0 <= query.begun < batch.number or self.broken == "fresh"
-            query.notes.setdefault(batch.number + (not is_new), newest)
+            is_repeated = batch.number < query.recorded and self.broken != "copies"
+            if (query.begun >= 0 and not is_repeated) or self.broken == "fresh":
+                query.notes.setdefault(batch.number, newest)
         query.begun = batch.number
         return query.noted(batch.number) or 0
 
@@ -247,12 +252,11 @@ def test_every_event_meets_one_wave_and_comes_through_once(seed: int) -> None:
                 assert came == (sent or [(query.name, number) for number in range(len(came))])
 
 
-@pytest.mark.parametrize("broken", ["at once", "one wave", "notes", "fresh"])
+@pytest.mark.parametrize("broken", ["at once", "one wave", "notes", "fresh", "copies"])
 def test_without_a_rule_some_event_meets_two_waves(broken: str) -> None:
     def violates(seed: int) -> bool:
         world = World(seed, broken)
         world.play()
-        events = [event for blocks in world.blocks.values() for _, events in blocks for event in events]
-        return not all(map(world.is_consistent, events))
+        return bool(world.faults())
 
     assert any(map(violates, range(WORLDS)))

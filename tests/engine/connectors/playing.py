@@ -20,6 +20,7 @@ import redis
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.dataflow import Task
+from tests.written_blocks import read_blocks
 from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
@@ -123,7 +124,7 @@ class PlayedReader:
             return self.rows
         after = max(self._read_to or START, info.readers[self._id])
         assert info.trimmed <= after, "blocks are gone that were not read"
-        for entry, rows in self._channels.read_blocks(self._channel, after=after, count=1000):
+        for entry, rows in read_blocks(self._channels, self._channel, after=after, count=1000):
             self.rows += rows
             self._read_to = entry
         if commit and self._read_to is not None:

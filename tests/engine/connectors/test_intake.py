@@ -8,6 +8,7 @@ import pytest
 import redis
 
 from scheduler.contracts.offsets import Offset
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors import intake
@@ -29,7 +30,7 @@ def write(store: IntakeStore, body: bytes, *, first: int = 0, **more) -> bool:
 
 
 def rows(broker: redis.Redis) -> list[int]:
-    return [row["a"] for _, block in Channels(broker).read_blocks(keys.intake("t")) for row in block]
+    return [row["a"] for _, block in read_blocks(Channels(broker), keys.intake("t")) for row in block]
 
 
 def test_a_block_and_the_position_after_it_are_written_together(store, broker):

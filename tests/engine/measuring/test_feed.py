@@ -14,6 +14,7 @@ import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.written_blocks import read_blocks
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.measuring import feed
 from workers.engine.measuring.feed import EventFeed
@@ -157,7 +158,7 @@ class TestFeeder:
                 feeder.faster.set()
         info = Channels(broker).info("trial-t.in")
         assert feeder.sent == self.ASSIGNMENT.due(41.5, gently_s=1.0) > 2_000
-        blocks = Channels(broker).read_blocks("trial-t.in", count=1_000)
+        blocks = read_blocks(Channels(broker), "trial-t.in", count=1_000)
         written = [event for _, block in blocks for event in block]
         assert [event["x"] for event in written] == [f"e{number % 1_000}" for number in range(feeder.sent)]
         assert info.rejected == 0 and max(len(block) for _, block in blocks) <= 2_000

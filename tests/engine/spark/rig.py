@@ -26,6 +26,7 @@ from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
 from scheduler.model.wave_elements import wave_elements
+from tests.written_blocks import read_blocks
 from workers.engine import desired_publishing, observed
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels.channel_registry import Channels
@@ -115,7 +116,7 @@ class Watched:
 
         def take() -> None:
             for channel in channels:
-                for entry, events in self.channels.read_blocks(channel, after=after[channel], count=1_000):
+                for entry, events in read_blocks(self.channels, channel, after=after[channel], count=1_000):
                     collected[channel].extend(events)
                     after[channel] = entry
 

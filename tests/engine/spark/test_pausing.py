@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.model.fragment import Fragment, RunningTask
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 
 from .rig import NODE, Rig, estate_of
@@ -149,7 +150,7 @@ def test_a_new_reader_begins_where_it_asks_to(rig: Rig):
     rig.wait(lambda: rig.channels.info("j1-0.0").trimmed == place, what="what is kept stays")
     entries = rig.broker.xrange(keys.channel("j1-0.0"))
     middle = entries[len(entries) // 2]
-    blocks = dict(rig.channels.read_blocks("j1-0.0", count=1_000))
+    blocks = dict(read_blocks(rig.channels, "j1-0.0", count=1_000))
     oldest, then = blocks[entries[0][0].decode()][0]["_seq"], blocks[middle[0].decode()][0]["_seq"]
 
     beginnings = {"now": {}, "oldest": {"count": "oldest"}, "then": {"count": middle[1][b"t"].decode()}}

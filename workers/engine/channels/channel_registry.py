@@ -9,13 +9,13 @@ from typing import Any
 
 import redis
 
-from scheduler.contracts.offsets import START, Offset
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers import broker_client
 from workers.engine.newest_blocks import MOST_BYTES, newest_blocks
 from workers.engine.slot_values import UNREADABLE, answers_of, newest_in, room_to_show
 
-from . import block_codec, keys, scripts
+from . import keys, scripts
 from .channel_config import CAPACITY_BLOCKS
 from .channel_info import ChannelInfo, OnDisk, info_of, texts
 from .control import (
@@ -208,11 +208,6 @@ class Channels:
             else:
                 infos |= {} if info is None else {channel: info}
         return infos, frozenset(unreadable)
-
-    def read_blocks(self, channel: str, *, after: Offset = START, count: int = 100) -> list[tuple[Offset, list[dict]]]:
-        """Up to ``count`` blocks after an entry, oldest first: (entry id, events). Does not move any reader."""
-        entries = self._redis.xrange(keys.channel(channel), min=f"({after}", max="+", count=count)
-        return [(Offset(entry.decode()), block_codec.block_rows(fields[b"b"])) for entry, fields in entries]
 
     def tail(self, channel: str, n: int = 50) -> list[dict[str, Any]]:
         """The newest ``n`` events that the channel still holds, oldest first."""

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
@@ -177,7 +178,7 @@ class Rig:
 
     def events(self, channel: str) -> list[dict]:
         """All events that a channel holds, oldest first."""
-        return [row for _, rows in self.channels.read_blocks(channel, count=EVERYTHING) for row in rows]
+        return [row for _, rows in read_blocks(self.channels, channel, count=EVERYTHING) for row in rows]
 
     def numbers(self, channel: str) -> list[int]:
         return [row["_seq"] for row in self.events(channel)]
@@ -185,7 +186,7 @@ class Rig:
     def batches(self, channel: str) -> dict[int, list[int]]:
         """Sequence numbers by batch id."""
         numbers: dict[int, list[int]] = {}
-        for entry, rows in self.channels.read_blocks(channel, count=EVERYTHING):
+        for entry, rows in read_blocks(self.channels, channel, count=EVERYTHING):
             numbers.setdefault(int(entry.split("-")[0]) - 1, []).extend(row["_seq"] for row in rows)
         return numbers
 

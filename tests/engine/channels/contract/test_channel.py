@@ -6,6 +6,7 @@ import pytest
 import redis
 from pyspark.sql import functions as F
 
+from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
 
 from .rig import Rig, wait_until
@@ -49,7 +50,7 @@ def test_blocks_are_freed_behind_the_only_reader(rig: Rig) -> None:
     wait_until(lambda: rig.channels.info("a.0").trimmed != "0-0", what="freed blocks", alive=(writer, reader))
     info = rig.channels.info("a.0")
     assert info.trimmed == info.readers["b"]
-    assert all(entry > info.trimmed for entry, _ in rig.channels.read_blocks("a.0") if len(entry) == len(info.trimmed))
+    assert all(entry > info.trimmed for entry, _ in read_blocks(rig.channels, "a.0") if len(entry) == len(info.trimmed))
 
 
 def test_a_reader_that_joins_later_starts_from_now(rig: Rig) -> None:
@@ -59,7 +60,7 @@ def test_a_reader_that_joins_later_starts_from_now(rig: Rig) -> None:
     joined_at = rig.channels.info("a.0").readers["c"]
     reader = rig.start(rig.publish(rig.read("c", "a.0"), "c"), "c")
     wait_until(lambda: len(rig.events("c.0")) > 20, what="new events", alive=(writer, reader))
-    later = [row["_seq"] for _, rows in rig.channels.read_blocks("a.0", after=joined_at, count=1_000) for row in rows]
+    later = [row["_seq"] for _, rows in read_blocks(rig.channels, "a.0", after=joined_at, count=1_000) for row in rows]
     numbers = rig.numbers("c.0")
     assert numbers == later[: len(numbers)]
     assert numbers[0] > 0

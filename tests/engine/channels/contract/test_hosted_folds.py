@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from tests.written_blocks import read_blocks
 from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.engine.agents.node_files.fold_stores import FoldStores
 from workers.engine.channels import open_streams
@@ -83,7 +84,7 @@ def made(rig: Rig) -> list[str]:
     query = rig.start(rig.publish(ticks, "a", readers=("b", "s")), "a", real_time=True)
     wait_until(lambda: len(rig.events("a.0")) == EVENTS, what="the stream", alive=(query,))
     query.stop()
-    return [entry for entry, _ in rig.channels.read_blocks("a.0", count=EVENTS)]
+    return [entry for entry, _ in read_blocks(rig.channels, "a.0", count=EVENTS)]
 
 
 def reader(rig: Rig, name: str, *, is_open: bool, large: int) -> Query:

@@ -84,6 +84,30 @@ def test_a_query_that_runs_reads_other_channels_from_its_next_batch_on(rig: Rig,
     assert source.next({"b.0": "4-0", "c.0": "0-0"}) == {"b.0": "4-0", "c.0": "1-0"}, "it hears of its new channel"
 
 
+def test_a_channel_that_was_left_out_and_comes_back_begins_where_its_reader_is_registered_anew(
+    rig: Rig, broker: redis.Redis
+) -> None:
+    for channel in ("a.0", "b.0"):
+        rig.channels.open_channel(channel, schema_json="{}", readers=["r", "q"])
+        write(broker, channel, rig.channels.take_fence(channel), 1)
+    source = rig.source("r", "a.0")
+    assert source.next({"a.0": "0-0"}) == {"a.0": "1-0"}
+    rig.tell("r", ["a.0", "b.0"])
+    assert source.next({"a.0": "1-0"}) == {"a.0": "1-0", "b.0": "1-0"}
+    rig.tell("r", ["a.0"])
+    write(broker, "a.0", rig.channels.take_fence("a.0"), 2)
+    assert source.next({"a.0": "1-0", "b.0": "1-0"}) == {"a.0": "2-0"}
+    rig.channels.unregister("b.0", "r")
+    token = rig.channels.take_fence("b.0")
+    write(broker, "b.0", token, 2)
+    rig.channels.join("b.0", "r")
+    write(broker, "b.0", token, 3)
+    rig.tell("r", ["a.0", "b.0"])
+    end = source.next({"a.0": "2-0"})
+    [[[channel, start, *_]]] = source.slices({"a.0": "2-0"}, end)
+    assert end == {"a.0": "2-0", "b.0": "3-0"} and (channel, start) == ("b.0", "2-0"), "it reads again what it has read"
+
+
 def test_each_stream_of_a_query_that_runs_is_told_its_own_channels(rig: Rig, broker: redis.Redis) -> None:
     for channel in ("a.0", "b.0", "c.0"):
         rig.channels.open_channel(channel, schema_json="{}", readers=["r"])

@@ -6,6 +6,7 @@ import pytest
 import redis
 from pyspark.sql import functions as F
 
+from tests.written_blocks import read_blocks
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels.histogram import histogram_of
 from workers.engine.taps import SEARCHED_EVENTS, Tapped, copied_blocks, newest_events
@@ -103,7 +104,7 @@ def test_a_batch_goes_over_in_blocks(rig: Rig) -> None:
     query = rig.start(rig.publish(rig.ticks("a", rate_per_s=1_000_000, limit=1_050), "a"), "a", trigger_ms=500)
     wait_until(lambda: len(rig.events("a.0")) == 1_050, what="all events", alive=(query,))
     sizes: dict[str, list[int]] = {}
-    for entry, rows in rig.channels.read_blocks("a.0", count=1_000):
+    for entry, rows in read_blocks(rig.channels, "a.0", count=1_000):
         sizes.setdefault(entry.split("-")[0], []).append(len(rows))
     assert all(size == 100 for blocks in sizes.values() for size in blocks[:-1])
     assert rig.numbers("a.0") == list(range(1_050))

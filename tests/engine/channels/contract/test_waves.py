@@ -4,6 +4,7 @@ whatever of these was stopped meanwhile; nothing stands still for it."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -11,9 +12,13 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from scheduler.contracts.savepoints import Savepoint
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.model.wave_elements import WaveElement
+from workers.engine.agents.transport.copy_takeover import moved_on
 from workers.engine.channels import keys, scripts
+from workers.engine.channels.batch_ranges import begin_ranges, place_of, recorded_behind, take_ranges
+from workers.engine.channels.channel_info import texts
 from workers.engine.channels.spark_channels import one_of
 from workers.engine.noted_switches import noted_switches
 from workers.engine.wave_publishing import publish_waves
@@ -101,6 +106,35 @@ def test_an_event_meets_the_same_choice_in_all_elements(rig: Rig) -> None:
 def named(switches: Sequence[AlternateSwitch], number: int) -> str:
     """The alternate that the recorded sequence names for an event."""
     return max((switch for switch in switches if switch.seq <= number), key=lambda switch: switch.seq).alternate
+
+
+def test_batches_that_are_repeated_from_a_copy_keep_their_wave(rig: Rig) -> None:
+    rig, broker = rig.with_config(records_ranges=True), rig.channels._redis
+    begin = {"t0": 1_000 * int(time.time()), "next": 0}
+    place = place_of(Savepoint(source_offset=begin))
+
+    def source(fragment: str) -> Query:
+        events = rig.ticks(fragment, rate_per_s=300, source="left", begin=begin)
+        return rig.start(rig.publish(events, fragment), fragment)
+
+    begin_wave(rig, "x", 1)
+    begin_ranges(broker, rig.channels, "a", place, {})
+    lost = source("a")
+    wait_until(lambda: len(recorded_behind(broker, "a", place) or ()) > 4, what="batches", alive=(lost,))
+    lost.stop()
+    begin_wave(rig, "y", 2)
+    recorded = len(recorded_behind(broker, "a", place))
+    assert take_ranges(broker, "a", "h")
+    control = moved_on(texts(broker.hgetall(keys.valve("a"))), batches=0, recorded=recorded)
+    broker.hset(keys.valve("h"), mapping={**control, keys.COPIED: "1"})
+    heir = source("h")
+
+    def noted() -> dict[str, str]:
+        names = texts(broker.hgetall(keys.valve("h")))
+        return {name.removeprefix("was:"): wave for name, wave in names.items() if "wave:" in name}
+
+    wait_until(lambda: "2" in noted().values(), what="the next wave", alive=(heir,))
+    assert noted() == {"wave:0": "1", f"wave:{recorded}": "2"}
 
 
 def test_marks_are_kept_as_long_as_somebody_may_need_them(rig: Rig) -> None:

@@ -91,6 +91,7 @@ final class ChannelStream extends LiveStream {
     toRead = null;
     carried = Stream.concat(carried.stream(), channels.stream()).distinct().toList();
     channels = others;
+    joined.keySet().retainAll(others); // one that comes back begins where the reader is registered by then
   }
 
   private int maxBlocks() {
@@ -426,7 +427,7 @@ final class ChannelStream extends LiveStream {
   @Override
   public void begins(String run, long batch, Offset start, Offset end) {
     if (stamp != null) {
-      stamp.begins(run, batch);
+      stamp.begins(run, batch, false);
       return;
     }
     Long of = null;

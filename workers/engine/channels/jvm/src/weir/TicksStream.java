@@ -23,6 +23,7 @@ final class TicksStream extends LiveStream {
   private final long catchUpMs;
   private TicksOffset begin; // null: now, with number 0
   private boolean isHeldBack;
+  private boolean isRepeated; // the batch that was planned last is one that another query has planned
 
   TicksStream(CaseInsensitiveStringMap options, String checkpoint) {
     super(options, checkpoint, false, List.of());
@@ -51,7 +52,8 @@ final class TicksStream extends LiveStream {
     if (from.next >= schedule.size()) return start;
     if (!backpressure.isDue(bell, deadline, false)) return start;
     String known = ranges == null ? "" : ranges.known(from.json());
-    if (!known.isEmpty()) return TicksOffset.parse(known);
+    isRepeated = !known.isEmpty();
+    if (isRepeated) return TicksOffset.parse(known);
     while (true) {
       bell.heard();
       long now = System.currentTimeMillis();
@@ -148,7 +150,7 @@ final class TicksStream extends LiveStream {
 
   @Override
   public void begins(String run, long batch, Offset start, Offset end) {
-    if (stamp != null) stamp.begins(run, batch);
+    if (stamp != null) stamp.begins(run, batch, isRepeated);
   }
 
   @Override

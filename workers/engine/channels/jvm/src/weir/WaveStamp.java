@@ -3,8 +3,9 @@ package weir;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * Says of which wave the batches of a source are: the newest that it was told. A batch that may be planned anew, for it is the
- * first of its run, keeps the wave that it had; the next one takes the newer.
+ * Says of which wave the batches of a source are: the newest that it was told. A batch that may have been planned before keeps
+ * the wave that it had: the first one of a run, and each one that is repeated from a copy of another query's state. The next
+ * batch takes the newer wave.
  */
 final class WaveStamp {
   private final Broker broker;
@@ -24,13 +25,13 @@ final class WaveStamp {
     return source.isEmpty() ? null : new WaveStamp(broker, options.get("reader"), source);
   }
 
-  void begins(String run, long batch) {
+  void begins(String run, long batch, boolean isRepeated) {
     if (batch == begun) return;
     Control control = Control.planned(broker, fragment, run, batch);
     long newest = Waves.newest(broker, source);
     Long wave = control.wave();
     if (wave == null) control.note(broker, fragment, newest, batch);
-    else if (newest > wave) control.note(broker, fragment, newest, begun < 0 ? batch + 1 : batch);
+    else if (newest > wave && begun >= 0 && !isRepeated) control.note(broker, fragment, newest, batch);
     begun = batch;
   }
 }
