@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PAIR = ("MBA", "SAM")
 COOL_DOWN_S = 30.0
+LIMIT = "1 s"  # so its batches are short
 LOOK_S = 0.25
 DONE_S = 300.0
 LEFT_S = 1.0  # what has not waited for so long is no backlog
@@ -79,14 +80,13 @@ def lines_of(
         ends_s = float("inf") if is_last else rose_s + step_s
         seen = [look for look in looks if rose_s <= look.at_s < ends_s]
         before = max((look.bundles for look in looks if rose_s - 5 <= look.at_s < rose_s), default=0)
-        asked = next((at for at in rounds if rose_s <= at[0] < ends_s), None)
+        turn_s, wanted = next((at for at in rounds if rose_s <= at[0] < ends_s), (None, ""))
         ring = next((look for look in seen if look.bundles > before), None)
         gone = next((look for look in seen if ring and look.at_s > ring.at_s and look.waiting < LEFT_S * rate), None)
         lines.append({
             "events/s": f"{rates[step - 1]:g} → {rate:g}",
             "bundles": f"{before} → {ring.bundles if ring else before}",
-            "asked after s": None if asked is None else round(asked[0] - rose_s, 1),
-            "for": "" if asked is None else asked[1],
+            "asked after s": None if turn_s is None else round(turn_s - rose_s, 1), "for": wanted,
             "ring in force after s": None if ring is None else round(ring.at_s - rose_s, 1),
             "most waiting": max((look.waiting for look in seen), default=0),
             "backlog gone after s": None if gone is None else round(gone.at_s - rose_s, 1)})
@@ -96,18 +96,22 @@ def lines_of(
 def _submitted(rate_per_s: float) -> str:
     """Let it run by a schedule for this rate, with goals, and let adaptation act; its id."""
     from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
-    from dashboard.catalog.services import choose_goals
-    from dashboard.controllers.services import set_policy
+    from dashboard.catalog.services import choose_goals, choose_latency
+    from dashboard.controllers.services import set_mode, set_policy
     from dashboard.plans.choices import ScheduleChoice
     from dashboard.profiles.services.importing import import_profiles
     from dashboard.teams.models import Membership, Role, Team, User
-    from scheduler.controllers.loop_values import ACTS, Policy
+    from scheduler.controllers.controller_registry import CONTROLLERS
+    from scheduler.controllers.loop_values import ACTS, OFF, Policy
     from scheduler.model.dataflow_goals import DataflowGoals
+    from scheduler.model.documents import read_limits
 
     team = Team.objects.get(slug="city")
     author, approver = (User.objects.get(username=name) for name in ("carla", "ana"))
     admin = Membership.objects.filter(team=team, role=Role.ADMIN).first().user
     import_profiles(actor=author, text=PROFILE)
+    for controller in CONTROLLERS:  # what one has just changed the others leave alone for minutes
+        set_mode(actor=admin, controller=controller, team=team, mode=OFF)
     set_policy(actor=admin, controller="adaptation", team=team, policy=Policy(ACTS, 20, 100, COOL_DOWN_S))
     text = json.dumps(DOCUMENT | {"rates": {"words": rate_per_s}})
     proposal = submit_dataflow(
@@ -116,6 +120,7 @@ def _submitted(rate_per_s: float) -> str:
     proposal = prepare_proposal(proposal_id=proposal.pk)
     choose_goals(actor=author, dataflow_id=proposal.dataflow_id, goals=DataflowGoals(
         most_per_hour=100.0, least_per_hour=0.01, throughput=0.95, tolerance=0.03))
+    choose_latency(actor=author, dataflow_id=proposal.dataflow_id, limits=read_limits(LIMIT, tasks=(), streams=()))
     approve_proposal(actor=approver, proposal_id=proposal.pk, digest=proposal.plan.digest)
     return str(proposal.dataflow_id)
 
