@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from dashboard import jobs
+from scheduler.contracts.reports import QueryReport
 from scheduler.controllers.evidence.world import World
-from scheduler.elasticity.overloaded_queries import OverloadWatch, is_overloaded
+from scheduler.elasticity.overloaded_queries import OverloadWatch, is_overloaded, is_settled
+from scheduler.model.fragment import RunningBundle, node_of
 
 
 class OverloadedDataflows:
@@ -37,23 +39,34 @@ OVERLOADED = OverloadedDataflows()
 
 
 def _overloaded(world: World) -> Iterator[str]:
-    """Without a dataflow with goals this asks the database once, and the broker nothing."""
+    """Those of which all queries have run for a while, and one is overloaded.
+
+    Without a dataflow with goals this asks the database once, and the broker nothing.
+    """
     if not world.goals:
         return
     estate = world.estate
     scheduled = [name for name in world.goals if name in estate.submitted and estate.submitted[name].scheduled]
     homes = {name: {estate.places[task][0] for task in estate.submitted[name].running.values()
                     if task in estate.places} for name in scheduled}
-    fragments = {home: estate.fragments[home] for of_one in homes.values() for home in of_one}
+    fragments = {home: estate.fragments[home] for of_dataflow in homes.values() for home in of_dataflow}
     if not fragments:
         return
     try:
         waiting = jobs.waiting_events(estate, fragments.values())
     except jobs.BrokerAway:
         return
-    reports = world.reports
-    full = {
-        name for name, fragment in fragments.items() for bundle in fragment.queries
-        if not bundle.leaving and (report := reports.query(bundle.slot, bundle.id)) is not None and is_overloaded(
-            report, waiting.get(bundle.id, 0), usual_interval_s=world.usual_interval_s)}
-    yield from (name for name in scheduled if homes[name] & full)
+    for name in scheduled:
+        queries = [(bundle.id, _settled(world, bundle)) for home in homes[name] for bundle in fragments[home].queries
+                   if not bundle.leaving]
+        reports = {query: report for query, report in queries if report is not None}
+        if len(reports) == len(queries) and any(is_overloaded(
+                report, waiting.get(query, 0), usual_interval_s=world.usual_interval_s)
+                for query, report in reports.items()):
+            yield name
+
+
+def _settled(world: World, bundle: RunningBundle) -> QueryReport | None:
+    """The newest report of a query that has run for a while; of another one None."""
+    node, report = world.reports.node(node_of(bundle.slot)), world.reports.query(bundle.slot, bundle.id)
+    return report if node is not None and report is not None and is_settled(report, at_ms=node.at_ms) else None

@@ -10,7 +10,13 @@ from scheduler.contracts.reports import RUNNING, QueryReport
 from .uneven_keys import KeyedLoad, LoadThresholds
 
 LASTS_S = 2.5  # for so long it is chance; rates of the last seconds are mostly of what came since
+SETTLES_S = 60.0  # a query that began lately still compiles, and its source makes up for what it has missed
 UNSEEN_S = 15.0  # who has not looked for so long knows nothing
+
+
+def is_settled(report: QueryReport, *, at_ms: int) -> bool:
+    """Whether a query has run for a while, as of its node's report at a moment."""
+    return report.state == RUNNING and at_ms - report.since_ms >= 1000 * SETTLES_S
 
 
 def is_overloaded(report: QueryReport, waiting: int, *, usual_interval_s: float) -> bool:
@@ -26,7 +32,7 @@ def is_overloaded(report: QueryReport, waiting: int, *, usual_interval_s: float)
     usual_interval_s : float
         The interval of its batches where its report does not say, in seconds.
     """
-    if report.state != RUNNING or report.real_time:
+    if report.real_time:
         return False
     worked_ms = (report.batch_ms or 0.0) - report.phases_ms.get("asking", 0.0)  # most of which is waiting
     apart_ms = report.trigger_ms or 1000 * usual_interval_s

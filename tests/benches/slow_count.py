@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 WORD_S = 0.002
+AT_ONCE = 10  # words that it waits for together: short waits are too long where cores have much to do
+_words = itertools.count(1)
 SLOW_COUNT = TaskType(
     name="bench_slow_count", kind="transform", family="statistics",
-    doc="Counts each word, and waits for two milliseconds at each.", build="tests.benches.slow_count:slow_count",
+    doc="Counts each word, and waits for two milliseconds for each.", build="tests.benches.slow_count:slow_count",
     effects=(), stateful=True, movable_state=True, by_key=True, passes_key=True, key="word",
     cost_us=1e6 * WORD_S)
 TASK_TYPES = [SLOW_COUNT]
@@ -32,7 +35,8 @@ class SlowCount:
         return {"count": 0}
 
     def step(self, state: dict[str, int], _: int) -> Iterable[tuple[int]]:
-        time.sleep(WORD_S)
+        if next(_words) % AT_ONCE == 0:
+            time.sleep(AT_ONCE * WORD_S)
         state["count"] += 1
         return [(state["count"],)]
 

@@ -26,7 +26,7 @@ class Seen:
     """What nodes report now, of a dataflow whose sources make so much."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.per_s, self.waiting, self.asked = 40.0, 5_000, 0
+        self.per_s, self.waiting, self.times, self.age_ms = 40.0, 5_000, 0, 61_000
         monkeypatch.setattr(jobs, "read_live", lambda *_: self.reading())
         monkeypatch.setattr(jobs, "waiting_events", lambda estate, fragments: self.counts(fragments))
 
@@ -38,11 +38,11 @@ class Seen:
                     "fragments"][bundle.id] = {"state": "running", "batch_ms": 990.0, "trigger_ms": 1_000}
         flow = TaskFlow(self.per_s, 1, None, None)
         return jobs.LiveReading(
-            reports=Reports(Reports.of({"n1": {"at_ms": 1, "slots": slots}}), ages_ms={"n1": 0}),
+            reports=Reports(Reports.of({"n1": {"at_ms": self.age_ms, "slots": slots}}), ages_ms={"n1": 0}),
             flows=Flows(tasks={task: flow for task in estate.tasks if not estate.tasks[task].parents}), measured=True)
 
     def counts(self, fragments) -> dict[str, int]:
-        self.asked += 1
+        self.times += 1
         return {bundle.id: self.waiting for fragment in fragments for bundle in fragment.queries}
 
 
@@ -83,6 +83,16 @@ def test_what_cannot_be_helped_is_looked_at_once_and_then_when_it_is_due(
     assert "more than there are" in row.why
 
 
+def test_who_has_begun_lately_makes_up_for_what_it_missed(
+    loop: Loop, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    comes(loop, record, 16.0)
+    loop.run()
+    Seen(monkeypatch).age_ms = 59_000
+    for _ in range(3):
+        assert looks(loop) == 0
+
+
 def test_without_goals_nothing_is_asked(
     profiled: World, loop: Loop, monkeypatch: pytest.MonkeyPatch  # noqa: F811
 ) -> None:
@@ -91,4 +101,4 @@ def test_without_goals_nothing_is_asked(
     comes(loop, record, 16.0)
     for _ in range(3):
         assert looks(loop) == 0
-    assert seen.asked == 0
+    assert seen.times == 0

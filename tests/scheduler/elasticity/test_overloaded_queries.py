@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.contracts.reports import QueryReport
-from scheduler.elasticity.overloaded_queries import OverloadWatch, is_overloaded
+from scheduler.elasticity.overloaded_queries import OverloadWatch, is_overloaded, is_settled
 
 BUSY = {"state": "running", "batch_ms": 1_900.0, "trigger_ms": 1_000, "phases_ms": {"asking": 100.0}}
 
@@ -17,13 +17,18 @@ BUSY = {"state": "running", "batch_ms": 1_900.0, "trigger_ms": 1_000, "phases_ms
     ({"phases_ms": {"asking": 1_200.0}}, 5_000, False),  # it waited
     ({"batch_ms": None, "batch_for_ms": 2_000, "phases_ms": {}}, 5_000, True),  # its first batch does not end
     ({"trigger_ms": None}, 5_000, False),
-    ({"state": "starting"}, 5_000, False),
     ({"real_time": True}, 5_000, False)])
 def test_many_events_wait_and_it_works_nearly_all_the_time(
     changed: dict[str, object], waiting: int, expected: bool
 ) -> None:
     report = QueryReport(**{**BUSY, **changed})
     assert is_overloaded(report, waiting, usual_interval_s=2.5) == expected
+
+
+@pytest.mark.parametrize(("state", "at_ms", "expected"), [
+    ("running", 161_000, True), ("running", 159_000, False), ("starting", 500_000, False)])
+def test_a_query_that_began_lately_says_nothing(state: str, at_ms: int, expected: bool) -> None:
+    assert is_settled(QueryReport(state=state, since_ms=100_000), at_ms=at_ms) == expected
 
 
 def test_it_counts_from_the_second_look_on_and_anew_after_a_look_that_found_nothing() -> None:
