@@ -121,7 +121,8 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
 
 
 def _unscaled(value: Decimal, scale: int) -> int:
-    return int(value.scaleb(scale, _WIDE))
+    """A decimal as the whole number of its last digits; what a sum of doubles is off by is rounded away."""
+    return round(value.scaleb(scale, _WIDE))
 
 
 def _fitting(value: int | float, scale: int, kind: str) -> Decimal | int | None:
