@@ -32,8 +32,8 @@ OUT = "out.0"
 class PlayedQuery:
     """Writes a block every few ms into a channel of the broker, as long as its node is told to run its fragment."""
 
-    def __init__(self, broker: redis.Redis, told: Path, fragment: str) -> None:
-        self._broker, self._told, self._fragment = broker, told, fragment
+    def __init__(self, broker: redis.Redis, state_file: Path, fragment: str) -> None:
+        self._broker, self._state_file, self._fragment = broker, state_file, fragment
         self.written, self._stopping = 0, threading.Event()
         channels = Channels(broker)
         channels.open_channel(OUT, schema_json="{}", retain=1_000_000)
@@ -42,7 +42,7 @@ class PlayedQuery:
     def work(self) -> None:
         names = [keys.channel(OUT), keys.meta(OUT), keys.readers(OUT)]
         while not self._stopping.wait(0.02):
-            fragment = DESIRED_STATES.loads(self._told.read_text()).wanted.get(self._fragment)
+            fragment = DESIRED_STATES.loads(self._state_file.read_text()).wanted.get(self._fragment)
             if fragment is not None and not fragment.paused:
                 scripts.run(self._broker, "write", names, [self._token, self.written + 1, 0, 1, b"block", 0])
                 self.written += 1
@@ -76,7 +76,7 @@ def test_a_dataflow_runs_on_while_the_database_is_promoted_and_is_changed_behind
         publish()
         [(name, fragment)] = load_estate().fragments.items()
         index = fragment.slot.rpartition("/")[2]
-        told = data_dir / "nodes" / "n1" / "told" / "desired.json"
+        state_file = data_dir / "nodes" / "n1" / "told" / "desired.json"
 
         def stands_again() -> bool:
             """A job of the site, as a worker does it with a connection that may be gone."""
@@ -89,8 +89,8 @@ def test_a_dataflow_runs_on_while_the_database_is_promoted_and_is_changed_behind
 
         with agent(broker_url, data_dir, slots=2):
             until(lambda: slot_of(broker, index).get("fragments", {}).get(name))
-            slot, before = slot_of(broker, index), told.read_text()
-            query = PlayedQuery(broker, told, name)
+            slot, before = slot_of(broker, index), state_file.read_text()
+            query = PlayedQuery(broker, state_file, name)
             with query.at_work():
                 assert query.goes_on()
                 standby.kill_primary()
@@ -99,7 +99,7 @@ def test_a_dataflow_runs_on_while_the_database_is_promoted_and_is_changed_behind
                 assert not stands_again() and query.goes_on(), "nobody who runs it needs the database"
                 standby.promote()
                 until(stands_again)
-                assert told.read_text() == before, "what was published follows from what is stored"
+                assert state_file.read_text() == before, "what was published follows from what is stored"
                 running(world.carla, world.city, document("other", window=20), world.ana)
                 publish()
                 [other] = load_estate().fragments.keys() - {name}
