@@ -18,6 +18,7 @@ from workers.engine.connectors.formats import MessageLayout, decode
 from workers.library.aggregates import read_aggregates
 from workers.library.config import InvalidConfig
 from workers.library.registry import task_types
+from workers.library.tables import read_query
 
 LONG = 300_000
 DIGITS = "9" * LONG + "x"
@@ -50,9 +51,14 @@ def variable() -> None:
             task_types=task_types())
 
 
+def comment() -> None:
+    assert read_query("SELECT :a " + "/* :b " * LONG).names == ("a",)
+
+
 LOOKED_AT: dict[str, Callable[[], None]] = {
     **{f"a number for a {kind}": lambda kind=kind: number(kind) for kind in ("double", "bigint", "decimal(9,2)")},
-    "a quantity": quantity, "a profile": profile, "an aggregate": aggregate, "a variable of Flux": variable}
+    "a quantity": quantity, "a profile": profile, "an aggregate": aggregate, "a variable of Flux": variable,
+    "a comment of a query": comment}
 
 
 @pytest.mark.parametrize("look", LOOKED_AT.values(), ids=LOOKED_AT)

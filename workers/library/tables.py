@@ -46,7 +46,8 @@ SQL_LOOKUP = TaskType(
 TASK_TYPES = (SQL_LOOKUP,)
 MOST_ROWS = 10_000  # for one event
 # What a placeholder may not stand in: text, quoted names, comments; and PostgreSQL's casts.
-_PARTS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/|::|:(?P<name>[A-Za-z_]\w*)", re.DOTALL)
+_PARTS = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?(?:\*/|\Z)|::|:(?P<name>[A-Za-z_]\w*)", re.DOTALL)
 _open: dict[tuple[DatabaseLocation, float], Database] = {}  # of this Python worker
 
 
