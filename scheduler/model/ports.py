@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from .estate import Submitted
 from .fragment import Fragment, RunningTask, Slot
 from .settings_of_fragments import FragmentSettings
 from .tenancy import SlotTenants
 from .usage import SlotLoad, Users
-
-
-@runtime_checkable
-class Expecting(Protocol):
-    """A reader of rows on demand, together with the rows that are expected next."""
-
-    def expect(self, keys: Iterable[str]) -> None: ...
 
 
 class EstateView(SlotTenants, Protocol):
@@ -67,6 +60,7 @@ class EstateView(SlotTenants, Protocol):
 
 
 def expect(rows: Mapping[str, object], keys: Iterable[str]) -> None:
-    """Say which keys are about to be looked up: a mapping that reads rows from a store reads them in one go."""
-    if isinstance(rows, Expecting):
-        rows.expect(keys)
+    """Say which keys are about to be looked up: a mapping that reads rows from a store, and has a method of this name,
+    reads them in one go."""
+    if (read_together := getattr(rows, "expect", None)) is not None:
+        read_together(keys)

@@ -245,6 +245,9 @@ class TaskTypes(Mapping[str, TaskType]):
     def __getitem__(self, name: str) -> TaskType:
         return self._unlisted.get(name) or self._by_name[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._unlisted or name in self._by_name
+
     def __iter__(self):
         return iter(self._by_name)
 

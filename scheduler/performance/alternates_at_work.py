@@ -8,6 +8,7 @@ for long enough, as what their types declare.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from scheduler.model.alternates import (
@@ -49,6 +50,14 @@ class AlternatesAtWork:
     ) -> None:
         self.estate, self.task_types, self.prices, self.on = estate, task_types, prices, on
         self._times: dict[str, float] = {}
+        self._paced = {prices.trigger_ms: prices}
+
+    def paced(self, query: str) -> Prices:
+        """The prices with batches as far apart as that query's are, where that is known."""
+        trigger_ms = self.prices.paces_ms.get(query, self.prices.trigger_ms)
+        if trigger_ms not in self._paced:
+            self._paced[trigger_ms] = replace(self.prices, trigger_ms=trigger_ms)
+        return self._paced[trigger_ms]
 
     def alternate(self, task: RunningTask) -> str:
         """The alternate that is on; empty of a task that is not dynamic."""

@@ -112,7 +112,7 @@ def running_cost(
     """
     at_work = at_work or AlternatesAtWork(estate, task_types=task_types, prices=prices)
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
-    paced = replace(prices, trigger_ms=prices.paces_ms.get(fragment.id, prices.trigger_ms))
+    paced = at_work.paced(fragment.id)
     steps, rate_per_s = at_work.steps(task), at_work.rate_per_s(task)
     cores, for_events = task.cores, 0.0  # of an older version, or without its type: as it was expected when it started
     if rate_per_s is not None and steps:
