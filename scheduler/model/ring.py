@@ -9,7 +9,6 @@ first token, the last of the ring. Clockwise is where the numbers of groups rise
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -123,12 +122,6 @@ class Ring:
     def ranges(self) -> tuple[KeyRange, ...]:
         """All of them, clockwise from the first token."""
         return tuple(self._range(index) for index in range(len(self._sorted)))
-
-    def _place(self, token: int) -> int:
-        index = bisect_right(self._sorted, token) - 1
-        if index < 0 or self._sorted[index] != token:
-            raise ValueError(f"there is no token {token}: choose one of {list(self._sorted)}")
-        return index
 
     def _range(self, index: int) -> KeyRange:
         token = self._sorted[index]

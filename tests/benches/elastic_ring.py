@@ -18,8 +18,8 @@ class ElasticRing(Ring):
 
     def clockwise(self, token: int) -> Iterator[KeyRange]:
         """The ranges behind a token's own, each once, up to the one before it."""
-        place = self._place(token)
-        return (self._range((place + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
+        index = self._index(token)
+        return (self._range((index + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
 
     def with_token(self, token: int, bundle: str) -> ElasticRing:
         """Another token: its bundle takes what is behind it of the range that it stands in."""
@@ -32,8 +32,8 @@ class ElasticRing(Ring):
 
     def with_token_moved(self, token: int, to: int) -> ElasticRing:
         """A token elsewhere between its neighbours: it and the range before it change, no other does."""
-        place, count = self._place(token), len(self._sorted)
-        before, behind = self._sorted[place - 1], self._sorted[(place + 1) % count]
+        index, count = self._index(token), len(self._sorted)
+        before, behind = self._sorted[index - 1], self._sorted[(index + 1) % count]
         reach = (behind - before) % KEY_GROUPS or KEY_GROUPS
         if not 0 <= to < KEY_GROUPS or not (count == 1 or 0 < (to - before) % KEY_GROUPS < reach):
             raise ValueError(f"token {token} cannot move to {to}: choose a group between {before} and {behind}")
@@ -42,7 +42,7 @@ class ElasticRing(Ring):
 
     def with_owner(self, token: int, bundle: str) -> ElasticRing:
         """The range of a token with another bundle. Who has none any more leaves."""
-        self._place(token)
+        self._index(token)
         tokens = {**self.tokens, token: bundle}
         gone = {self.tokens[token]} - set(tokens.values())
         return replace(self, tokens=tokens, leaving=(*(other for other in self.leaving if other != bundle), *gone))
@@ -50,8 +50,8 @@ class ElasticRing(Ring):
     def merged(self) -> ElasticRing:
         """The same without tokens that make no difference: those behind another one of the same bundle."""
         needed = {
-            token: bundle for place, (token, bundle) in enumerate(self.tokens.items())
-            if self.tokens[self._sorted[place - 1]] != bundle}
+            token: bundle for index, (token, bundle) in enumerate(self.tokens.items())
+            if self.tokens[self._sorted[index - 1]] != bundle}
         return replace(self, tokens=needed or {self._sorted[0]: self.tokens[self._sorted[0]]})
 
     def moved_to(self, after: ElasticRing) -> tuple[tuple[KeyRange, str], ...]:
@@ -59,9 +59,15 @@ class ElasticRing(Ring):
         of both, each with its new bundle; ``KeyRange.bundle`` is the old one."""
         cuts = sorted({*self._sorted, *after._sorted})
         moves = []
-        for place, cut in enumerate(cuts):
-            size = (cuts[(place + 1) % len(cuts)] - cut) % KEY_GROUPS or KEY_GROUPS
+        for index, cut in enumerate(cuts):
+            size = (cuts[(index + 1) % len(cuts)] - cut) % KEY_GROUPS or KEY_GROUPS
             old, new = self.owner(cut), after.owner(cut)
             if old != new:
                 moves.append((KeyRange(cut, size, old), new))
         return tuple(moves)
+
+    def _index(self, token: int) -> int:
+        index = bisect_right(self._sorted, token) - 1
+        if index < 0 or self._sorted[index] != token:
+            raise ValueError(f"there is no token {token}: choose one of {list(self._sorted)}")
+        return index
