@@ -48,6 +48,7 @@ class CopiedFlow(KeyedFlow):
                 self.disturb(step)
             while self.chance.random() < 0.3:
                 self.disturb()
+            print(*(f"{output}: {', '.join(steps)}" for output, steps in self.played.items()), sep="; ", flush=True)
             self.finish()
             yield self.played
             self.played = {output: [] for output in self.outputs}

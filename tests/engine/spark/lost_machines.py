@@ -35,6 +35,16 @@ def copying_nodes(
         yield Hosts(client, agents, own_broker=broker)
 
 
+def empty(hosts: Hosts) -> Hosts:
+    """All nodes, on which nothing runs: a test may leave one lost, for a driver takes long to start."""
+    for agent in hosts.nodes.values():
+        if agent.process.poll() is not None:
+            agent.start()
+    hosts.wait_serving()
+    hosts.end()
+    return hosts
+
+
 def are_copied(hosts: Hosts, queries: Iterable[str], holders: Iterable[str]) -> None:
     """Wait until each of these has a whole copy on one of these nodes, newer than what is there now."""
     nodes = list(holders)

@@ -95,9 +95,11 @@ class Watched:
 
     def wait_running(self, *fragment_ids: str, within_s: float = 240) -> None:
         """Wait until all of these run."""
-        for fragment_id in fragment_ids:
-            self.wait(lambda: (self.fragment(fragment_id) or {}).get("state") == "running",  # noqa: B023
-                      within_s=within_s, what=f"{fragment_id} running")
+        def run() -> set[str]:
+            return {name for slot in self.report()["slots"].values() for name, fragment in slot["fragments"].items()
+                    if fragment["state"] == "running"}
+
+        self.wait(lambda: run() >= set(fragment_ids), within_s=within_s, what=f"{', '.join(fragment_ids)} running")
 
     def wait_serving(self, *, within_s: float = 240) -> None:
         """Wait until every slot has its driver."""

@@ -20,7 +20,7 @@ from workers.engine.noted_switches import noted_switches
 
 from .conftest import NODES
 from .keyed_flow import KeyedFlow
-from .lost_machines import are_copied, copying_nodes, end_machine
+from .lost_machines import are_copied, copying_nodes, empty, end_machine
 from .rig import Hosts, estate_of
 from .switching_estate import DROPS, line
 from .test_alternates import expected
@@ -212,15 +212,10 @@ def both(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Iter
 
 @pytest.fixture
 def nodes(both: Hosts) -> Hosts:
-    """Both of them, on which nothing runs: a test may leave one lost, for a driver takes long to start."""
-    for agent in both.nodes.values():
-        if agent.process.poll() is not None:
-            agent.start()
-    both.wait_serving()
-    both.end()
-    return both
+    return empty(both)
 
 
+@pytest.mark.long  # in the short run: test_copied_histories.py
 @pytest.mark.timeout(1_500)
 def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
     """Nor do moves by a plan behind that, of the source with its state and of a reader."""
@@ -290,6 +285,7 @@ def test_each_event_goes_its_way_once_where_the_machine_is_lost_right_behind_a_s
     flow.check()
 
 
+@pytest.mark.long  # in the short run: test_copied_histories.py
 @pytest.mark.timeout(1_500)
 def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) -> None:
     """Of two tasks in a row, and of one whose states are in stores: from one query to three bundles, and to two."""
@@ -306,6 +302,7 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
     flow.check()
 
 
+@pytest.mark.long  # in the short run: test_copied_histories.py
 @pytest.mark.timeout(1_500)
 def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_notices(nodes: Hosts) -> None:
     """With the source that divides the stream, with a bundle of each, with who reads both, and with a join: of its two

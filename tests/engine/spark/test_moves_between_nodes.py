@@ -158,7 +158,7 @@ def check(moving: Moving) -> None:
     assert {node_of(part.slot) for part in moving.fragments.values()} <= set(NODES)
 
 
-@pytest.mark.long  # test_lost_nodes.py moves a source and a reader, and kills a node
+@pytest.mark.long  # test_copied_histories.py moves a source and a reader, and loses nodes
 @pytest.mark.timeout(1_500)
 def test_source_state_and_reader_move_between_nodes_and_change_no_output(hosts: Hosts) -> None:
     play(hosts, 1, moves=2, kills=1, back="looked")
