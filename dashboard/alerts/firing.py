@@ -10,10 +10,19 @@ from dashboard.alerts.models import Alert
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding
 from scheduler.alerting.alert_values import CRITICAL, FIRING, INFO, WARNING
-from scheduler.alerting.rule_kinds import BACKLOG, DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE
+from scheduler.alerting.rule_kinds import (
+    BACKLOG,
+    DISK,
+    FAILING,
+    LATENCY_LIMIT,
+    SILENT_SOURCE,
+    TOO_FEW_COPIES,
+    UNREACHABLE,
+)
 
 _SEVERITIES = {CRITICAL: BAD, WARNING: WARN, INFO: NOTE}
-_OF_FINDINGS = frozenset(kind.name for kind in (DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, UNREACHABLE))
+_OF_FINDINGS = frozenset(
+    kind.name for kind in (DISK, FAILING, LATENCY_LIMIT, SILENT_SOURCE, TOO_FEW_COPIES, UNREACHABLE))
 
 
 def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -18,9 +18,11 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.core.http_errors import BadInput
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow
+from dashboard.operations.diagnosis.health import health
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.live_view.estate_history import Range, history_of
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import BAD, Finding
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.outbox.notice_choices import NoticeChoice
@@ -28,6 +30,7 @@ from dashboard.outbox.services import set_choices
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.rule_kinds import RULE_KINDS
+from scheduler.elasticity.copied_queries import TOO_FEW_NODES
 from scheduler.history.series import ALARM, Annotation, Series
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, AlertingEstate, alert_of
@@ -213,6 +216,10 @@ def test_state_that_is_copied_too_seldom_is_told_by_node_until_it_is_copied(
     [alert] = estate.round(seconds=60)
     assert (alert.kind, alert.phase, alert.team, alert.element) == ("too_few_copies", "firing", None, "n1")
     assert "If n1 is lost now" in alert.text and "WEIR_COPIES_MB" in alert.remedy
+    estate.facts |= {"not_copied": TOO_FEW_NODES}
+    wrong = health(view_for(viewer_of(world.dev)))
+    assert [(finding.part, "weir agent" in finding.remedy) for finding in wrong if "copies" in finding.cause] == [
+        ("copies", True)], "an alert beside it would say what was to be done before"
     estate.facts = {"survives": 1, "copies": 1}
     assert [alert.phase for alert in estate.round(seconds=30)] == ["firing"]
     assert [alert.phase for alert in estate.round(seconds=60)] == ["resolved"]
