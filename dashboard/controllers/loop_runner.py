@@ -7,7 +7,8 @@ under the lock of its row, and only where that still stands where the command sa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -48,13 +49,10 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
     for controller in CONTROLLERS.values():
         if not (_is_wanted(controller, world) or controller.name in world.followed):
             continue
-        try:
-            acted = bool(take_turn(controller, actuators[controller.name], world).commands)
-        except Exception:  # one that cannot be followed keeps no other from its turn
-            log.exception("controller_not_run", controller=controller.name)
-            acted = True
-        if acted:  # the next ones look at what has become of it
-            world = StoredWorld(at)
+        with _alone(controller):
+            if not take_turn(controller, actuators[controller.name], world).commands:
+                continue
+        world = StoredWorld(at)  # the next ones look at what has become of it
     return RoundRow.objects.filter(ended=None).count()
 
 
@@ -63,8 +61,18 @@ def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
     loop."""
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():
-        if COLLECTORS[controller.reads].is_urgent(world):
-            take_turn(controller, actuators[controller.name], world, is_urgent=True)
+        with _alone(controller):
+            if COLLECTORS[controller.reads].is_urgent(world):
+                take_turn(controller, actuators[controller.name], world, is_urgent=True)
+
+
+@contextmanager
+def _alone(controller: Controller) -> Iterator[None]:
+    """A context in which a controller that cannot be followed keeps no other from its turn."""
+    try:
+        yield
+    except Exception:
+        log.exception("controller_not_run", controller=controller.name)
 
 
 def take_turn(

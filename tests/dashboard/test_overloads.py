@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import loop_runner
+from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.operations.estate_store.estate_loader import load_estate
@@ -81,6 +83,20 @@ def test_what_cannot_be_helped_is_looked_at_once_and_then_when_it_is_due(
     [row] = ReasonRow.objects.filter(controller=ADAPTATION).order_by("-pk")[:1]
     assert ReasonRow.objects.filter(controller=ADAPTATION).count() == before + 1 and row.times == 1, row.why
     assert "more than there are" in row.why
+
+
+def test_a_controller_that_cannot_be_asked_keeps_no_other_from_its_turn(
+    loop: Loop, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    def fail(_: object) -> bool:
+        raise LookupError("nothing is known")
+
+    for name in COLLECTORS.keys() - {"adaptations"}:
+        monkeypatch.setitem(COLLECTORS, name, replace(COLLECTORS[name], is_urgent=fail))
+    comes(loop, record, 16.0)
+    loop.run()
+    Seen(monkeypatch)
+    assert [looks(loop), looks(loop)] == [0, 1]
 
 
 def test_who_has_begun_lately_makes_up_for_what_it_missed(
