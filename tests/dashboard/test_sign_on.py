@@ -42,6 +42,11 @@ PEOPLE: dict[str, dict[str, Any]] = {
     "5": {"preferred_username": "qu\u202ein", "groups": ["eng"]},
     "6": {"groups": ["eng"]},
     "7": {"preferred_username": "rita", "groups": "leads"},
+    "8": {"preferred_username": "c\u0430rla", "groups": ["eng"]},  # a Cyrillic letter
+    "9": {"preferred_username": "\uff23arla", "groups": ["eng"]},  # a wide letter
+    "10": {"preferred_username": "CARLA", "groups": ["eng"]},
+    "11": {"preferred_username": "\u0418\u0432\u0430\u043d", "groups": ["eng"]},
+    "12": {"preferred_username": "\uff21ki\u3042\u304d", "groups": ["eng"]},
 }
 
 
@@ -154,7 +159,8 @@ def test_the_last_administrator_stays_one(world: World, provider: Provider):
 
 
 @each("subject, status", [
-    ("3", 422),  # the name of a local account
+    ("3", 422), ("9", 422), ("10", 422),  # the name of a local account, in whatever form
+    ("8", 422),  # letters of two alphabets
     ("4", 403),  # no group that counts
     ("5", 422), ("6", 422)])  # a name that turns text, and none
 def test_who_may_not_come_in_leaves_nothing(provider: Provider, subject: str, status: int):
@@ -163,6 +169,12 @@ def test_who_may_not_come_in_leaves_nothing(provider: Provider, subject: str, st
     assert answer.status_code == status
     assert client.get("/api/me").status_code == 401
     assert (User.objects.count(), SocialAccount.objects.count(), told()) == (before, 0, [])
+
+
+@each("subject, name", [("11", "\u0418\u0432\u0430\u043d"), ("12", "Aki\u3042\u304d")])
+def test_names_of_other_alphabets_are_names(provider: Provider, subject: str, name: str):
+    client, _ = sign_on(subject)
+    assert client.get("/api/me").json()["username"] == name
 
 
 def test_without_entries_everybody_whom_the_provider_knows_comes_in(provider: Provider, settings: Any):
