@@ -244,15 +244,15 @@ def test_beginnings_of_one_address_stop_neither_known_devices_nor_passwords(
 ):
     """Behind a proxy that is not told of, all visitors have one address."""
     settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS = 3
-    known, _ = sign_on("1")
+    at_home, _ = sign_on("1")
     for _ in range(3):
         to_provider(Client())
     assert Client().post("/sign-on/oidc/begin").status_code == 429
     for _ in range(4):  # what ends well is given back
-        assert sign_on("1", client=known)[1].url == "/"
+        assert sign_on("1", client=at_home)[1].url == "/"
     for _ in range(3):
-        to_provider(known)
-    assert known.post("/sign-on/oidc/begin").status_code == 429
+        to_provider(at_home)
+    assert at_home.post("/sign-on/oidc/begin").status_code == 429
     page = Client().post("/login/", {"username": "carla", "password": PASSWORD})
     assert (page.status_code, page.url) == (302, "/")
 

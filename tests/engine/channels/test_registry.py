@@ -87,8 +87,8 @@ def test_marks_of_waves_that_a_slot_made_huge_are_as_if_there_were_none(broker, 
 
     assert marks_after(1, "0:7," * 200_000 + "0:8") == ["1:9"]
     assert marks_after(2, "0:" + "7" * 500_000) == ["2:9"]
-    kept = marks_after(20_000, ",".join(f"{batch}:{batch}" for batch in range(3, 10_000)))
-    assert (len(kept), kept[0], kept[-1]) == (5_000, "5001:5001", "20000:9")
+    newest = marks_after(20_000, ",".join(f"{batch}:{batch}" for batch in range(3, 10_000)))
+    assert (len(newest), newest[0], newest[-1]) == (5_000, "5001:5001", "20000:9")
 
 
 def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:
