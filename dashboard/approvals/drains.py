@@ -165,7 +165,7 @@ class _Seen:
         self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
         self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
         self._is_silent, self._holders = is_silent, holders
-        self._given: Counter[str] = Counter()  # by slot: of the queries that go on from copies by one plan
+        self._query_counts: Counter[str] = Counter()  # by slot: of the queries that go on from copies by one plan
 
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.kept_tasks for user in self._estate.users[task]}
@@ -212,8 +212,8 @@ class _Seen:
             name for name in slots.values_list("name", flat=True)
             if not self._estate.teams_apart or is_open_to(fragment.team, self._estate.teams.get(name, ()))]
         if holder is not None:
-            names.sort(key=self._given.__getitem__)
-            self._given.update(names[:1])
+            names.sort(key=self._query_counts.__getitem__)
+            self._query_counts.update(names[:1])
         return next((name for name in names if node_of(name) not in besides), names[0] if names else "")
 
     def _held_by_what_is(

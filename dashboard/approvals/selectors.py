@@ -200,7 +200,8 @@ def _team_rows(
     proposal: Proposal, asks: list[Ask], met: Mapping[int, DemandStatus], approvers: Mapping[int, list[str]]
 ) -> list[dict[str, Any]]:
     reviews: dict[int, list[Review]] = {}
-    for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
+    records = Review.objects.filter(plan_id=proposal.plan_id)
+    for review in records.select_related("reviewer").prefetch_related("reviewer__socialaccount_set"):
         reviews.setdefault(review.team_id, []).append(review)
     all_reviews = [review for team_reviews in reviews.values() for review in team_reviews]
     roles = roles_now(all_reviews) if proposal.status in OPEN else {}
@@ -228,7 +229,8 @@ def _team_row(
         "approvals": [
             {"reviewer": review.reviewer.username, "comment": review.comment, "at": review.at.isoformat(),
              "counts": review.reviewer_id in met.counted,
-             "lost_role": (ask.team_id, review.reviewer_id) in lost}
+             "lost_role": (ask.team_id, review.reviewer_id) in lost,
+             "single_sign_on": bool(review.reviewer.socialaccount_set.all())}
             for review in reviews if review.verdict == "approve"],
     }
 

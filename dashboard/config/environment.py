@@ -49,6 +49,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_DEBUG", "0", "1 shows tracebacks in the browser. Never on a server that others reach."),
     Declared("WEIR_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]", "Host names that the site answers to, by commas."),
     Declared("WEIR_HTTPS", "0", "1 when the site is reached over HTTPS: cookies become secure, HSTS is sent."),
+    Declared("FORWARDED_ALLOW_IPS", "", "Addresses of proxies on other machines, by commas; empty: this machine's."),
     Declared("WEIR_LOG_LEVEL", "INFO", "Lowest level of the site's and the Celery worker's log."),
     Declared("WEIR_SELF_APPROVAL", "0", "1 lets an author approve the own proposal, where the role allows approving."),
     Declared("WEIR_TOKEN_DAYS", "90", "Days after which an API token ends, unless another time is chosen."),

@@ -266,6 +266,7 @@ SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+PROXY_ADDRESSES = ENVIRONMENT.text("FORWARDED_ALLOW_IPS")  # uvicorn reads it, too
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 # Of the host's subdomains, and of a list that browsers ship, Weir does not decide: that is the domain's owner's.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]

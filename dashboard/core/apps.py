@@ -14,5 +14,7 @@ class CoreConfig(AppConfig):
     name = "dashboard.core"
 
     def ready(self) -> None:
-        """See to each connection to the database."""
+        """See to each connection to the database, and to the check of the installation."""
+        from dashboard.core import deploy_checks  # noqa: F401  (registers itself)
+
         connection_created.connect(replace_what_it_refuses)

@@ -55,18 +55,20 @@ def forget_old_failures(at: datetime) -> int:
 
 
 def begin_attempt(request: HttpRequest) -> None:
-    """Count that an address begins to sign on elsewhere; as a failure, until it comes back as somebody.
+    """Count that somebody begins to sign on elsewhere; as a failure, until they come back.
 
-    Raises ``TooManyLogins`` where there were too many.
+    Attempts are counted by device, where anybody has logged in on it before, else by address: many people may have one
+    address, and whoever begins in vain there does not stop their devices. Raises ``TooManyLogins`` where there were too
+    many.
     """
-    address = _address(request)
+    address = _where_attempts_count(request)
     _refuse_when_throttled("", address, is_known=False)
     LoginFailure.objects.create(username="", address=address, at=timezone.now())
 
 
 def forget_attempts(request: HttpRequest) -> None:
-    """Forget the attempts of an address that has come in: what the address began before counts no more."""
-    LoginFailure.objects.filter(username="", address=_address(request)).delete()
+    """Forget the attempts of a device or address that has come in: what began there before counts no more."""
+    LoginFailure.objects.filter(username="", address=_where_attempts_count(request)).delete()
 
 
 def remember_device(request: HttpRequest, response: HttpResponse, username: str) -> None:
@@ -80,12 +82,23 @@ def remember_device(request: HttpRequest, response: HttpResponse, username: str)
 
 def known_device(request: HttpRequest | None, name: str) -> str:
     """The id of a device that has logged in by this name; empty where it has not."""
+    of, device = _device(request)
+    return device if of == name else ""
+
+
+def _device(request: HttpRequest | None) -> tuple[str, str]:
+    """The name by which a device has logged in, and its id; empty where it has not."""
     cookie = "" if request is None else request.COOKIES.get(DEVICE_COOKIE, "")
     try:
-        of, device = signing.loads(cookie, salt=DEVICE_COOKIE, max_age=DEVICE_AGE_S)
+        name, device = signing.loads(cookie, salt=DEVICE_COOKIE, max_age=DEVICE_AGE_S)
     except (signing.BadSignature, ValueError, TypeError):
-        return ""
-    return device if of == name else ""
+        return "", ""
+    return name, device
+
+
+def _where_attempts_count(request: HttpRequest) -> str:
+    _, device = _device(request)
+    return f"device:{device}" if device else _address(request)
 
 
 def _refuse_when_throttled(username: str, address: str, *, is_known: bool) -> None:
@@ -97,7 +110,10 @@ def _refuse_when_throttled(username: str, address: str, *, is_known: bool) -> No
     if username and not is_known:
         failures.append((recent.filter(username=username), settings.LOGIN_FAILURES_ALLOWED_BY_NAME))
     if address and not is_known:
-        failures.append((recent.filter(address=address), settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
+        # Beginnings of single sign-on, which have no name, are no guesses: neither count stops the other way in.
+        of_address = recent.filter(address=address)
+        of_address = of_address.exclude(username="") if username else of_address.filter(username="")
+        failures.append((of_address, settings.LOGIN_FAILURES_ALLOWED_BY_ADDRESS))
     if any(failed.count() >= allowed for failed, allowed in failures):
         raise TooManyLogins(
             "Too many failed log-ins.", remedy=f"Wait {settings.LOGIN_WINDOW_S // 60} minutes, then try again.",

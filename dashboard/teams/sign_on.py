@@ -1,7 +1,7 @@
 """Single sign-on by OpenID Connect: allauth speaks the protocol, and whom it names comes in by `services.sign_on`.
 
-Beside local accounts, and off unless ``WEIR_OIDC_ISSUER`` is set. How often an address begins without coming in is
-bounded as failed log-ins are.
+Beside local accounts, and off unless ``WEIR_OIDC_ISSUER`` is set. How often a device or an address begins without
+coming in is bounded as failed log-ins are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
-from dashboard.teams.logins import forget_attempts
+from dashboard.teams.logins import forget_attempts, remember_device
 from dashboard.teams.provider_session import provider_session
 from dashboard.teams.services import Identity, sign_on
 
@@ -44,7 +44,9 @@ class SignOnAdapter(DefaultSocialAccountAdapter):
         target = sociallogin.state.get("next") or ""
         is_here = url_has_allowed_host_and_scheme(
             target, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-        raise ImmediateHttpResponse(redirect(target if is_here else resolve_url(settings.LOGIN_REDIRECT_URL)))
+        response = redirect(target if is_here else resolve_url(settings.LOGIN_REDIRECT_URL))
+        remember_device(request, response, user.get_username())
+        raise ImmediateHttpResponse(response)
 
     def on_authentication_error(
         self, request: HttpRequest, provider: Any, error: Any = None, exception: Exception | None = None, **_: Any

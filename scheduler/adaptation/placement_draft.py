@@ -53,7 +53,7 @@ class PlacementDraft:
         self.done: dict[str, float] = {}
         self._out: dict[str, float] = {}
         self._most: dict[str, float] = {}
-        self._wanted: dict[str, float] = {}
+        self._unhindered: dict[str, float] = {}
         for task in self.dataflow.upstream_first:
             self._work_out(task)
 
@@ -77,7 +77,7 @@ class PlacementDraft:
 
     def throughput_of(self, task: str) -> float:
         """Ω_i: of what waits, comes, or would come if the network let it, the part that a task does."""
-        return _part(self.done[task], self._wanted[task])
+        return _part(self.done[task], self._unhindered[task])
 
     def ratio_of(self, task: str) -> float:
         """The possible share of a task's load: above 1 where it has more cores than it needs."""
@@ -156,7 +156,7 @@ class PlacementDraft:
         done = min(events, self._power[task] * seconds / alternate.event_s)
         out = done * alternate.selectivity / seconds
         most = (before + most * seconds) * alternate.selectivity / seconds
-        self.events[task], self.done[task], self._wanted[task] = events, done, before + unhindered * seconds
+        self.events[task], self.done[task], self._unhindered[task] = events, done, before + unhindered * seconds
         changed = self._out.get(task) != out or self._most.get(task) != most
         self._out[task], self._most[task] = out, most
         return changed

@@ -192,7 +192,7 @@ class ElementWatch:
             self.switches_ms.append(now_ms)
             advice = self._advice(now_ms)
         yield ElementSwitch(now_ms, element.name, before.alternate if before else None, choice,
-                            self._seen(choice), advice)
+                            self._values_read(choice), advice)
 
     def _advice(self, now_ms: int) -> str:
         times, most = self.switches_ms, (self.switches_ms.maxlen or 1) - 1
@@ -201,7 +201,7 @@ class ElementWatch:
         return (f"{self.compiled.element.name} switches more than {most} times an hour. Add for_at_least(…, '5 min') "
                 "to its guards, or let latch(…, …) turn off further away than it turns on.")
 
-    def _seen(self, choice: AlternateChoice) -> Mapping[str, FigureValue]:
+    def _values_read(self, choice: AlternateChoice) -> Mapping[str, FigureValue]:
         """The values that the guards of the allowed alternates read; those of all, where none of these has a guard."""
         trees = self.compiled.guards
         if choice.alternate in trees and choice.allowed:

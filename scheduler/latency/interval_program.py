@@ -136,7 +136,7 @@ class _Program:
     def __init__(self, plan: BatchPlan, too_slow: frozenset[str], relations: Relations, price: float) -> None:
         self._plan, self._relations, self._price = plan, relations, price
         self._solver = solver = pywraplp.Solver.CreateSolver("GLOP")
-        self._interval, self._cpu, self._held = {}, {}, {}
+        self._interval, self._cpu, self._longest = {}, {}, {}
         for query in plan.costs:
             self._interval[query] = solver.NumVar(_least_s(plan, query, too_slow), plan.longest_s(query), "")
             self._cpu[query] = solver.NumVar(0, solver.infinity(), "")
@@ -157,12 +157,12 @@ class _Program:
         solver, plan = self._solver, self._plan
         written = {query: [name for name in plan.reads.get(query, ()) if name in plan.costs] for query in plan.costs}
         for query, writers in written.items():
-            self._held[query] = solver.NumVar(0, solver.infinity(), "") if writers else self._interval[query]
+            self._longest[query] = solver.NumVar(0, solver.infinity(), "") if writers else self._interval[query]
         for query, writers in written.items():
             for writer in writers:
-                self._at_least(0.0, {self._held[query]: 1.0, self._held[writer]: -1.0})
+                self._at_least(0.0, {self._longest[query]: 1.0, self._longest[writer]: -1.0})
             if writers:
-                self._at_least(0.0, {self._held[query]: 1.0, self._interval[query]: -1.0})
+                self._at_least(0.0, {self._longest[query]: 1.0, self._interval[query]: -1.0})
                 if self._relations.get(query) == "follows":
                     solver.Add(self._interval[query] <= self._gap(writers[0]))
 
@@ -182,7 +182,7 @@ class _Program:
             for query in limit.path:
                 if query not in counted.passed:
                     cost = self._plan.costs[query]
-                    total = total + cost.batch_s + (cost.busy if cost.busy > NOTHING else 0.0) * self._held[query]
+                    total = total + cost.batch_s + (cost.busy if cost.busy > NOTHING else 0.0) * self._longest[query]
             for writer, reader in pairwise(limit.path):
                 if _is_several(self._plan, reader):
                     total = total + self._interval[reader]

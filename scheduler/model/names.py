@@ -17,6 +17,10 @@ _UNSEEN = (
     (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF))
 
 
+# Alphabets that are written together, by what Unicode's names of their letters begin with.
+_TOGETHER = frozenset({"LATIN", "CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
+
+
 class NameNotPlain(WeirError):
     """A name that is empty, too long, or holds what cannot be seen or turns the text around it."""
 
@@ -62,6 +66,35 @@ def require_plain(name: str, *, what: str, most: int) -> str:
             f"{what} has {described(name[index])} at character {index + 1}.",
             remedy="Take it out: names hold what can be seen, and single spaces of the usual kind.", place=index + 1)
     return name
+
+
+def require_one_alphabet(name: str, *, what: str) -> str:
+    """The name, where its letters are of one alphabet, or of Latin and those of East Asia.
+
+    A Cyrillic letter in a Latin name makes another name that looks the same. ``what`` as `require_plain` has it.
+
+    Raises
+    ------
+    NameNotPlain
+        Letters of several alphabets are in it; the message names them.
+    """
+    alphabets = {
+        unicodedata.name(character, "").partition(" ")[0] for character in name
+        if unicodedata.category(character) in ("Lu", "Ll", "Lt", "Lo")}
+    if len(alphabets) > 1 and not alphabets <= _TOGETHER:
+        raise NameNotPlain(
+            f"{what} mixes letters of several alphabets: {', '.join(sorted(alphabets)).lower()}.",
+            remedy="Write it in one alphabet: letters of two may look the same.")
+    return name
+
+
+def folded(name: str) -> str:
+    """The name without what case and forms of letters make of it: two names that differ in these alone fold alike.
+
+    >>> folded("ＡNA") == folded("ana")
+    True
+    """
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 def one_line(text: str, *, most: int) -> str:

@@ -170,7 +170,7 @@ class EstateFlow:
         shares, is_short = dict[str, float](), False
         for slot, queries in parts.items():
             left_cores = 1.0 - self.costs.slot_cores - taken[slot]
-            needed_cores = self._wanted(queries, conditions, asked_per_s)
+            needed_cores = self._needed_cores(queries, conditions, asked_per_s)
             totals = {name: sum(cores.values()) for name, cores in needed_cores.items()}
             is_short = is_short or sum(totals.values()) > left_cores
             for name, cores in shared_out(totals, left_cores).items():
@@ -178,7 +178,7 @@ class EstateFlow:
                     shares[task] = shares.get(task, 0.0) + cores * asked_cores / totals[name]
         return shares, is_short
 
-    def _wanted(
+    def _needed_cores(
         self, queries: Sequence[tuple[str, float]], conditions: Conditions, asked_per_s: Mapping[str, float]
     ) -> dict[str, dict[str, float]]:
         """Cores that the tasks of a slot's queries need for what comes and what waits, by query and task."""

@@ -37,7 +37,7 @@ class PlayedProfiles:
 
     in_use: dict[str, PlayedProfile]
     measured_on: dict[str, str] = field(default_factory=dict)  # by slot, what is measured there
-    _seen: dict[str, deque[tuple[float, Observation]]] = field(default_factory=dict)  # by profile
+    _observations: dict[str, deque[tuple[float, Observation]]] = field(default_factory=dict)  # by profile
     _number: int = 0
     _observed_s: float = 0.0
 
@@ -59,7 +59,7 @@ class PlayedProfiles:
             for bundle in estate.fragments[name].queries if name in estate.fragments else ():
                 on_slot[bundle.slot] = on_slot.get(bundle.slot, 0) + 1
         for profile in self.in_use.values():
-            observations = self._seen.setdefault(profile.used.id, deque(maxlen=MOST_COMPARED))
+            observations = self._observations.setdefault(profile.used.id, deque(maxlen=MOST_COMPARED))
             for task in sorted(profile.tasks & estate.places.keys()):
                 fragment = estate.fragments[estate.places[task][0]]
                 if fragment.active_tasks != (task,) or fragment.id not in loads:
@@ -79,7 +79,7 @@ class PlayedProfiles:
         """Each with what was seen between two moments."""
         for profile in self.in_use.values():
             yield PastProfile(profile.used, profile.profile, begin_s, tuple(
-                (at_s, observation) for at_s, observation in self._seen.get(profile.used.id, ())
+                (at_s, observation) for at_s, observation in self._observations.get(profile.used.id, ())
                 if begin_s <= at_s <= end_s))
 
     def drifts_of(self, kind: str, now_s: float, *, besides: str) -> tuple[Drift, ...]:
@@ -89,7 +89,8 @@ class PlayedProfiles:
 
     def _drifts(self, profile: PlayedProfile, now_s: float) -> tuple[Drift, ...]:
         return drifts(profile.profile, (
-            observation for at_s, observation in self._seen.get(profile.used.id, ()) if at_s >= now_s - COMPARED_S))
+            observation for at_s, observation in self._observations.get(profile.used.id, ())
+            if at_s >= now_s - COMPARED_S))
 
     def where_measured(self, identity: str, estate: Estate) -> tuple[str, str]:
         """A slot on which nothing runs and no trial does, of a node of its class; or why on none."""

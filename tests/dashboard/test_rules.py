@@ -7,6 +7,7 @@ import json
 from datetime import timedelta
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.test import Client
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
@@ -329,6 +330,20 @@ def test_an_approval_counts_while_its_giver_may_give_one(world: World, lose: str
         "ana": (False, True), "abe": (True, False)}
     assert proposal in awaiting(viewer_of(world.dev))
     assert approve(world.dev, proposal).status == "executing"
+
+
+@pytest.mark.django_db
+def test_an_approval_says_whether_its_givers_name_comes_from_elsewhere(world: World) -> None:
+    set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
+    proposal = approve(world.ana, planned(world.carla, world.city, document("air")))
+    SocialAccount.objects.create(user=world.abe, provider="https://id.example.org", uid="7")
+    approve(world.abe, proposal)
+    client = Client()
+    client.force_login(world.vera)
+    [team] = client.get(f"/api/proposals/{proposal.pk}").json()["review"]["teams"]
+    assert {approval["reviewer"]: approval["single_sign_on"] for approval in team["approvals"]} == {
+        "ana": False, "abe": True}
+    assert "abe (single sign-on) approved" in client.get(f"/proposals/{proposal.pk}/").content.decode()
 
 
 @pytest.mark.django_db

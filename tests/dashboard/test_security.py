@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from django.core.checks import Tags, run_checks
 from django.test import Client
 from django.utils import timezone
 
@@ -205,11 +206,22 @@ def test_static_files_are_still_kept(db):
 
 
 def test_behind_https_djangos_deployment_checks_have_nothing_to_say(tmp_path):
-    environment = os.environ | {"WEIR_HTTPS": "1", "WEIR_DATA_DIR": str(tmp_path)}
+    environment = os.environ | {
+        "WEIR_HTTPS": "1", "WEIR_DATA_DIR": str(tmp_path), "FORWARDED_ALLOW_IPS": "127.0.0.1"}
     done = subprocess.run(
         (sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"), cwd=ROOT, env=environment,
         capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("https", "addresses", "count"), [
+    (True, "", 1), (True, "10.0.0.7", 0), (False, "", 0)])
+def test_a_proxy_that_nobody_names_is_warned_of(settings, https: bool, addresses: str, count: int):
+    """Behind one on another machine, failed log-ins of one visitor would stop all."""
+    settings.HTTPS, settings.PROXY_ADDRESSES = https, addresses
+    messages = run_checks(tags=[Tags.security], include_deployment_checks=True)
+    warnings = [message for message in messages if "FORWARDED_ALLOW_IPS" in message.msg]
+    assert len(warnings) == count and all("127.0.0.1" in warning.hint for warning in warnings)
 
 
 @pytest.mark.parametrize(("behind_proxy", "flag"), [(False, "--no-proxy-headers"), (True, "--proxy-headers")])

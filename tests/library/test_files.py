@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.library.config import InvalidConfig
 from workers.library.files import format_of, replay_files, replay_folders, replay_path
-from workers.library.times import to_ms
+from workers.library.times import recorded_ms, to_ms
 
 
 @pytest.fixture
@@ -97,6 +98,18 @@ def test_times_are_read_in_every_form(moment):
         assert to_ms(ms // 1000) == ms
 
 
-@pytest.mark.parametrize("text", [None, "", "soon", "2013-13-45", [], "nan"])
+@pytest.mark.parametrize("text", [
+    None, "", "soon", "2013-13-45", [], "nan", "1e999", "-1e999", "9" * 20, 10**30, "1" * 5_000])
 def test_what_is_no_time_is_none(text):
     assert to_ms(text) is None
+
+
+def test_the_time_of_xml_is_its_elements_content():
+    """A start tag ends before the next one begins, so a line of many open tags is read once, not once for each tag."""
+    def times_of(line):
+        return recorded_ms(pa.table({"xml": [line]}), "xml", "time", path="x.xml")
+
+    assert times_of('<e><time unit="ms">1700000000000</time></e>') == [1_700_000_000_000]
+    for line in ("<time <a>1700000000000</time>", "<time " * 50_000 + ">1</tim>"):
+        with pytest.raises(InvalidConfig, match="Event 1 of"):
+            times_of(line)

@@ -20,18 +20,18 @@ class Holding:
     """Holders of sources or sinks: the node that has each."""
 
     def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], holdings: Callable[[str], str]) -> None:
-        self._broker, self._state, self._held = broker, state, holdings
+        self._broker, self._state, self._holdings = broker, state, holdings
 
     def take(self, name: str, node: str, *, by_force: bool = False) -> bool:
         """Hold it from now on; False where another does."""
         return bool(scripts.run(
-            self._broker, "take_hold", [self._state(name), self._held(node)], [node, name, int(by_force)]))
+            self._broker, "take_hold", [self._state(name), self._holdings(node)], [node, name, int(by_force)]))
 
     def pass_on(self, name: str, node: str, *, to: str) -> bool:
         """Let another node hold it from now on; False where this one does not. What that node has to see to is its own
         note, made as it takes it."""
         return bool(scripts.run(
-            self._broker, "pass_hold", [self._state(name), self._held(node)], [node, name, to]))
+            self._broker, "pass_hold", [self._state(name), self._holdings(node)], [node, name, to]))
 
     def end(self, name: str, node: str, *, whole: Sequence[str], after_s: int = 0) -> bool:
         """Nobody is to hold it any more, and all of it goes; False where another holds it.
@@ -42,7 +42,7 @@ class Holding:
             In how many seconds; at once by default.
         """
         return bool(scripts.run(
-            self._broker, "end_hold", [self._state(name), self._held(node), *whole], [node, name, after_s]))
+            self._broker, "end_hold", [self._state(name), self._holdings(node), *whole], [node, name, after_s]))
 
     def token(self, name: str, node: str, meta: str) -> int | None:
         """A new fencing token of what has that key; None where the node does not hold it any more."""
@@ -54,4 +54,4 @@ class Holding:
 
     def names(self, node: str) -> frozenset[str]:
         """Names of the sources or sinks that a node holds."""
-        return frozenset(name.decode(errors="replace") for name in self._broker.smembers(self._held(node)))
+        return frozenset(name.decode(errors="replace") for name in self._broker.smembers(self._holdings(node)))

@@ -137,7 +137,7 @@ class _Reader:
 
     def __init__(self, fields: MarkupFields, most: int = 1_000_000) -> None:
         self.records: list[list[str | None]] = []
-        self._wanted, self._most = fields, max(1, most)
+        self._fields, self._most = fields, max(1, most)
         self._outside: list[str] = []  # paths of the open elements up to the record
         self._inside: list[str] = []  # paths of those within it
         self._record: list[str | None] | None = None
@@ -158,14 +158,14 @@ class _Reader:
         name = name.rpartition(":")[2]
         if self._record is None:
             path = self._path(self._outside[-1], name) if self._outside else ""
-            if path != self._wanted.record:
+            if path != self._fields.record:
                 self._outside.append(path)
                 if len(self._outside) > DEEPEST:
                     raise _Refused
                 return
             if len(self.records) >= self._most:
                 raise _Refused
-            self._record = [None] * self._wanted.count
+            self._record = [None] * self._fields.count
             self.records.append(self._record)
             path = ""
         else:
@@ -173,7 +173,7 @@ class _Reader:
         self._inside.append(path)
         if len(self._inside) > DEEPEST:
             raise _Refused
-        self._text.append([] if path in self._wanted.places else None)
+        self._text.append([] if path in self._fields.places else None)
         for attribute, value in attributes.items():
             attribute = f"@{attribute.rpartition(':')[2]}"
             self._keep(f"{path}/{attribute}" if path else attribute, value)
@@ -199,7 +199,7 @@ class _Reader:
             self._record = None
 
     def _keep(self, path: str, value: str) -> None:
-        for index in self._wanted.places.get(path, ()):
+        for index in self._fields.places.get(path, ()):
             if self._record is not None and self._record[index] is None:
                 self._record[index] = value
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the year 5138
+_BEFORE_MS = 253_402_300_800_000  # the end of the year 9999; no time is further from the epoch
 
 
 def recorded_ms(
@@ -58,15 +59,19 @@ def recorded_ms(
 
 
 def to_ms(value: Any) -> int | None:
-    """A time in ms since the epoch from a number (ms, or s where it is small), ISO 8601 or a date; None for none."""
+    """A time in ms since the epoch from a number (ms, or s where it is small), ISO 8601 or a date.
+
+    None for what is no time, and for a number beyond the year 9999.
+    """
     if isinstance(value, datetime):
         return int((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
     if isinstance(value, date):
         return to_ms(datetime(value.year, value.month, value.day))
     text = str(value).strip() if value is not None else ""
     if re.fullmatch(r"-?\d+(\.\d+)?([eE]\+?\d+)?", text):
-        number = float(text) if re.search(r"[.eE]", text) else int(text)
-        return int(number * 1000 if abs(number) < _SECONDS_BELOW else number)
+        number = float(text)  # exact for every integer within the bound
+        in_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
+        return int(in_ms) if abs(in_ms) < _BEFORE_MS else None
     try:
         return to_ms(datetime.fromisoformat(text))
     except ValueError:
@@ -106,7 +111,7 @@ def _column(events: pa.Table, kind: str, name: str, *, header: str, path: str) -
         return (row[index] if index < len(row) else None for row in csv.reader(lines))
     if kind == "json":
         return (_member(line, name) for line in lines)
-    element = re.compile(rf"<{re.escape(name)}(?:\s[^>]*)?>([^<]*)</{re.escape(name)}>")
+    element = re.compile(rf"<{re.escape(name)}(?:\s[^<>]*)?>([^<]*)</{re.escape(name)}>")
     return (match.group(1) if (match := element.search(line)) else None for line in lines)
 
 

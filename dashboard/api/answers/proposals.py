@@ -183,6 +183,8 @@ class ApprovalAnswer(Answer):
     counts: bool
     lost_role: bool
     """Whether it does not because who gave it may approve for the team no more."""
+    single_sign_on: bool
+    """Whether the reviewer's name comes from the provider of single sign-on."""
 
 
 class TeamReview(Answer):

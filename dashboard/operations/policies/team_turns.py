@@ -20,7 +20,7 @@ class TeamTurns:
     def __init__(self, spent_s: Callable[[], float] = time.thread_time) -> None:
         self._spent_s = spent_s
         self._left_s: dict[str, float] = {}
-        self._given: dict[str, int] = {}  # at which look each task was given last
+        self._last_looks: dict[str, int] = {}  # at which look each task was given last
         self._look = 0
 
     def of(self, estate: Estate, tasks: Collection[str]) -> Iterator[str]:
@@ -31,14 +31,14 @@ class TeamTurns:
                 if running in tasks:
                     teams.setdefault(running, entry.team)
         self._look += 1
-        self._given = {task: self._given.get(task, 0) for task in tasks}
+        self._last_looks = {task: self._last_looks.get(task, 0) for task in tasks}
         self._left_s = {
             team: min(BURST_S, self._left_s.get(team, BURST_S) + EACH_S)
             for team in {teams.get(task, "") for task in tasks}}
-        for task in sorted(tasks, key=self._given.__getitem__):
+        for task in sorted(tasks, key=self._last_looks.__getitem__):
             team = teams.get(task, "")
             if self._left_s[team] <= 0:
                 continue
-            begun_s, self._given[task] = self._spent_s(), self._look
+            begun_s, self._last_looks[task] = self._spent_s(), self._look
             yield task
             self._left_s[team] -= self._spent_s() - begun_s

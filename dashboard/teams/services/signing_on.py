@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from dashboard.teams.models import Membership, Role, Team, User
 from dashboard.teams.permissions import require_superuser, viewer_of
 from dashboard.teams.selectors import is_last_administrator, person
 from scheduler.model.errors import PermissionDenied
-from scheduler.model.names import require_plain
+from scheduler.model.names import folded, require_one_alphabet, require_plain
 
 LONGEST_SUBJECT = 191  # what allauth's table keeps
 
@@ -82,11 +83,14 @@ def link(*, actor: User, username: str, subject: str) -> User:
 
 
 def _new_user(identity: Identity) -> User:
-    name = require_plain(identity.name.strip(), what="Your name at the provider", most=150)
-    if User.objects.filter(username=name).exists():
+    what = "Your name at the provider"
+    name = unicodedata.normalize("NFKC", identity.name).strip()
+    require_one_alphabet(require_plain(name, what=what, most=150), what=what)
+    names = User.objects.values_list("username", flat=True).iterator()
+    if namesake := next((other for other in names if folded(other) == folded(name)), None):
         raise InvalidValue(
-            f"Somebody is called {name} here already.",
-            remedy=f"If that is you, ask an administrator to run `./weir person link {name} {identity.subject}`.")
+            f"Somebody is called {namesake} here already.",
+            remedy=f"If that is you, ask an administrator to run `./weir person link {namesake} {identity.subject}`.")
     user = User(username=name)
     user.set_unusable_password()
     try:

@@ -20,11 +20,11 @@ def channels(broker: redis.Redis) -> Channels:
 
 
 def write(
-    broker: redis.Redis, channel: str, token: int, batch: int, rows: list[dict], *, at_ms: int = 0
+    broker: redis.Redis, channel: str, token: int, batch: int, rows: list[dict], *, at_ms: int = 0, wave: int = 0
 ) -> None:
     names = [keys.channel(channel), keys.meta(channel), keys.readers(channel)]
     block = block_codec.encode_block(pa.RecordBatch.from_pylist(rows))
-    scripts.run(broker, "write", names, [token, batch, 0, len(rows), block, at_ms])
+    scripts.run(broker, "write", names, [token, batch, 0, len(rows), block, at_ms, wave])
 
 
 def test_tokens_only_rise_and_outlive_a_second_opening(channels: Channels) -> None:
@@ -73,6 +73,22 @@ def test_of_large_blocks_fewer_are_read_at_once(broker, channels: Channels, monk
         assert [entry.offset for entry in entries] == [f"{batch}-0" for batch in range(1, read + 1)]
     assert [entry.offset for entry in channels.entries("a.0", after="8-0", count=9)] == ["9-0", "10-0"]
     assert channels.entries("a.0", after="10-0", count=9) == channels.entries("b.0", after=START, count=9) == []
+
+
+def test_marks_of_waves_that_a_slot_made_huge_are_as_if_there_were_none(broker, channels: Channels) -> None:
+    """Slots may write the marks; the next writer reads 500 kB of them at most, and keeps 5,000 of them."""
+    channels.open_channel("a.0", schema_json="{}", readers=["r"])
+    token, meta = channels.take_fence("a.0"), keys.meta("a.0")
+
+    def marks_after(batch: int, marks: str) -> list[str]:
+        broker.hset(meta, "waves", marks)
+        write(broker, "a.0", token, batch, [{"x": 1}], wave=9)
+        return broker.hget(meta, "waves").decode().split(",")
+
+    assert marks_after(1, "0:7," * 200_000 + "0:8") == ["1:9"]
+    assert marks_after(2, "0:" + "7" * 500_000) == ["2:9"]
+    newest = marks_after(20_000, ",".join(f"{batch}:{batch}" for batch in range(3, 10_000)))
+    assert (len(newest), newest[0], newest[-1]) == (5_000, "5001:5001", "20000:9")
 
 
 def test_a_deleted_channel_leaves_nothing(broker, channels: Channels) -> None:

@@ -286,7 +286,7 @@ def test_what_is_retained_is_told_apart_and_not_taken_twice_by_a_new_session(pla
                      for message in polled.messages]
             position = polled.position or position
             reader.written()
-            if len(came) >= count and not polled.messages and not reader._seen.has_changed:
+            if len(came) >= count and not polled.messages and not reader._last_messages.has_changed:
                 break
         reader.close(for_good=True)  # the broker forgets the session, as one that lost it
         return sorted(came), position

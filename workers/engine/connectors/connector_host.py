@@ -70,7 +70,7 @@ class ConnectorHost:
         self._newest, self._passing = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
         self._suspects = SourceSuspects(store.host_folder, clock_ms=_now_ms)
-        self._held: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
+        self._held_back: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
@@ -145,7 +145,7 @@ class ConnectorHost:
             task: source for task, source in sources.items() if source.readers or phases[task] is Phase.KEEP}
         sinks = self._sinks.wanted(desired)
         held_back = self._suspects.held((*self._sinks.names(sinks), *active), self._working)
-        self._held = {task: report for task, report in held_back.items() if task in active}
+        self._held_back = {task: report for task, report in held_back.items() if task in active}
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in sources)
         overtaken = {task for task, runner in self._runners.items() if runner.is_overtaken}
@@ -181,7 +181,7 @@ class ConnectorHost:
             with suppress(*UNREADABLE):  # a slot that reads the channel writes there, and may write what is none
                 return self._register(task, source)
             return False
-        if task in self._held:
+        if task in self._held_back:
             return True
         before = self._unready.get(task)
         if before is not None and _now_ms() < (before.retry_at_ms or 0):
@@ -297,7 +297,7 @@ class ConnectorHost:
     def _say(self) -> None:
         now_ms = _now_ms()
         reports = {
-            **self._awaited, **self._unready, **self._held,
+            **self._awaited, **self._unready, **self._held_back,
             **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
         shape = (shape, self._sinks.shape())
@@ -309,7 +309,7 @@ class ConnectorHost:
         with suppress(redis.RedisError):
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
-        at_hand = (self._runners, self._held, self._ending, self._left, self._unready, self._awaited)
+        at_hand = (self._runners, self._held_back, self._ending, self._left, self._unready, self._awaited)
         is_idle = not any(at_hand) and self._sinks.is_idle
         self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
                     "connectors": {

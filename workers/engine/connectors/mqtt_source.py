@@ -134,7 +134,7 @@ class MqttReader:
         self._got_bytes = 0
         self._lost: list[DeadLetter] = []
         self._unacknowledged: list[tuple[int, int]] = []
-        self._seen = LastMessages.of(opening.position)
+        self._last_messages = LastMessages.of(opening.position)
         self._remember_s = 0.0
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
@@ -180,9 +180,9 @@ class MqttReader:
         lost, self._lost = self._lost, []
         now_s = time.monotonic()
         position = None
-        if self._seen.has_changed and now_s >= self._remember_s:
+        if self._last_messages.has_changed and now_s >= self._remember_s:
             self._remember_s = now_s + REMEMBER_S
-            position = self._seen.position()
+            position = self._last_messages.position()
         return Polled([message for message, _, _ in got], position, lost)
 
     def written(self) -> None:
@@ -282,7 +282,7 @@ class MqttReader:
                 self._unacknowledged.append((message.mid, message.qos))
             return
         body = bytes(message.payload)
-        if not self._seen.is_new(topic, body, is_retained=message.retain):
+        if not self._last_messages.is_new(topic, body, is_retained=message.retain):
             if message.qos:
                 self._client.ack(message.mid, message.qos)
             return

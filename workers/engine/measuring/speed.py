@@ -24,7 +24,7 @@ class CoreSpeed:
     def __init__(self, core: int, every_s: float = EVERY_S) -> None:
         self._core, self._every_s = core, every_s
         self._over = threading.Event()
-        self._seen: list[float] = []
+        self._speeds: list[float] = []
         self._thread = threading.Thread(target=self._look, name=f"speed-{core}", daemon=True)
 
     def __enter__(self) -> CoreSpeed:
@@ -39,7 +39,7 @@ class CoreSpeed:
 
     def mean(self) -> float | None:
         """Mean steps in a microsecond since the last call; None without a measurement."""
-        speeds, self._seen = self._seen, []
+        speeds, self._speeds = self._speeds, []
         return round(fmean(speeds), 2) if speeds else None
 
     def _look(self) -> None:
@@ -50,4 +50,4 @@ class CoreSpeed:
             for step in range(STEPS):
                 total += 1 / (2 * step + 1)
             if (took_s := time.thread_time() - began_s) > 0:
-                self._seen.append(STEPS / took_s / 1e6)
+                self._speeds.append(STEPS / took_s / 1e6)

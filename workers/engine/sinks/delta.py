@@ -40,7 +40,7 @@ class DeltaWriter:
             self._place, self._options = config["url"], s3.delta_options(config)
         else:
             self._place, self._options = str(folder_of(opening.folder, config["folder"], opening.task)), None
-        self._what = f"The Delta table {config['url'] or config['folder']}"
+        self._title = f"The Delta table {config['url'] or config['folder']}"
         self.batching = Batching(
             linger_s=config["every"], most_events=LARGEST_EVENTS, most_bytes=round(config["megabytes"] * 1e6))
         self._table = self._load()
@@ -48,7 +48,7 @@ class DeltaWriter:
         if self._table is not None:
             self._require_columns()
         self.notice = "" if self._after is not None or opening.known <= START else (
-            f"{self._what} is not the one that was written: it was deleted"
+            f"{self._title} is not the one that was written: it was deleted"
             + (", and is made anew with the next events. " if self._table is None else " and made anew. ")
             + "What was written before is not in it. “Write again” on the sink's page writes what is kept of that.")
 
@@ -76,7 +76,7 @@ class DeltaWriter:
         except CommitFailedError as error:
             raise Overtaken from error
         except SchemaMismatchError:
-            raise SinkRefused(f"{self._what} has other columns than the events.",
+            raise SinkRefused(f"{self._title} has other columns than the events.",
                               remedy="Name in “columns” those that fit, or write to another table.") from None
         except (DeltaError, OSError) as error:
             raise self._explained(error) from None
@@ -122,11 +122,11 @@ class DeltaWriter:
         missing = [name for name in self._names if name not in schema.names]
         if missing:
             raise SinkRefused(
-                f"{self._what} has no column {', '.join(missing)}.",
+                f"{self._title} has no column {', '.join(missing)}.",
                 remedy=f"Add it, or name the columns to be written; it has {', '.join(schema.names)}.")
         needed = [field.name for field in schema if not field.nullable and field.name not in self._names]
         if needed:
-            raise SinkRefused(f"{self._what} needs a value of {', '.join(needed)}.",
+            raise SinkRefused(f"{self._title} needs a value of {', '.join(needed)}.",
                               remedy="Write that column, too, or let it be null.")
 
     def _fitted(self, rows: pa.Table, refuse: Refuse) -> pa.Table:
@@ -145,12 +145,12 @@ class DeltaWriter:
 
     def _explained(self, error: Exception) -> Exception:
         if self._options is not None:
-            return s3.explained(error, self._what)
+            return s3.explained(error, self._title)
         text = str(error)
         if "nvariant" in text or "onstraint" in text:
-            return SinkRefused(f"{self._what} has a constraint that events do not keep.",
+            return SinkRefused(f"{self._title} has a constraint that events do not keep.",
                                remedy="Filter them before, or drop the constraint.")
-        return s3.explained(error, self._what)
+        return s3.explained(error, self._title)
 
 
 def folder_of(folder: Path, name: str, task: str) -> Path:

@@ -68,7 +68,7 @@ class Sinks:
         self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
         self._lives = Lives(NodeStore(settings.data_dir, settings.node).host_folder / "sinks.json")
         self.runners: dict[str, SinkRunner] = {}  # by channel
-        self._held: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
+        self._held_back: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
         self._is_swept = False
         self._rates = Rates()
@@ -76,7 +76,7 @@ class Sinks:
     @property
     def is_idle(self) -> bool:
         """True where there is nothing to write, and nothing to clear up."""
-        return not (self.runners or self._awaited or self._held)
+        return not (self.runners or self._awaited or self._held_back)
 
     def wanted(self, desired: DesiredState) -> dict[str, WantedSink]:
         """The sinks that are to be written, by channel."""
@@ -91,7 +91,7 @@ class Sinks:
         self, desired: DesiredState, sinks: Mapping[str, WantedSink], *, held_back: Mapping[str, ConnectorReport]
     ) -> bool:
         """One look; True where nothing is left to do for what is wanted now. Those that are held do not begin."""
-        self._held = {
+        self._held_back = {
             channel: (sink.task.id, _sink_report(held_back[channel])) for channel, sink in sinks.items()
             if channel in held_back}
         phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in sinks.items()}
@@ -139,7 +139,8 @@ class Sinks:
 
     def _shown(self) -> dict[str, tuple[str, SinkReport]]:
         """Task and report of each, by channel."""
-        return self._held | {channel: (runner.sink.task, runner.report()) for channel, runner in self.runners.items()}
+        return self._held_back | {
+            channel: (runner.sink.task, runner.report()) for channel, runner in self.runners.items()}
 
     def stop(self) -> None:
         """End all between two batches."""

@@ -40,7 +40,7 @@ class ObjectWriter:
         self._format, self._names = config["format"], chosen(opening.columns, config["columns"])
         self._folder = config["prefix"]
         self._base = f"{config['prefix']}/{opening.sink}" if config["prefix"] else opening.sink
-        self._what = f"The bucket {config['bucket']}"
+        self._title = f"The bucket {config['bucket']}"
         self._bucket = s3.bucket_of(config)
         self.batching = Batching(
             linger_s=config["every"], most_events=LARGEST_EVENTS, most_bytes=round(config["megabytes"] * 1e6))
@@ -61,7 +61,7 @@ class ObjectWriter:
         except AlreadyExistsError:
             raise Overtaken from None
         except (BaseError, OSError) as error:
-            raise s3.explained(error, self._what) from None
+            raise s3.explained(error, self._title) from None
 
     def rest(self) -> None:
         return
@@ -86,7 +86,7 @@ class ObjectWriter:
                 return None if noted == START else noted
             attributes: Any = self._bucket.get(name).attributes
         except (BaseError, OSError) as error:
-            raise s3.explained(error, self._what) from None
+            raise s3.explained(error, self._title) from None
         return Offset(attributes[UNTIL])
 
 
@@ -102,7 +102,7 @@ class ObjectWriter:
                 newest = entry["path"]
             behind += len(entries)
             if behind > MOST_BEHIND or time.monotonic() > deadline:
-                raise SinkAway(f"{self._what} lists objects of this sink without end.",
+                raise SinkAway(f"{self._title} lists objects of this sink without end.",
                                remedy="See to the store; it is tried again by itself.")
         return newest
 

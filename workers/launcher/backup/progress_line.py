@@ -22,16 +22,16 @@ class ProgressLine:
     def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file or sys.stderr
         self._clock = clock
-        self._what = ""
+        self._stage = ""
         self._next_s = 0.0
         self._is_open = False
 
     def __call__(self, stage: str, part: float) -> None:
         """So much of this is done, from 0 to 1."""
         now_s = self._clock()
-        if stage != self._what:
+        if stage != self._stage:
             self.end()
-            self._what, self._next_s = stage, now_s + FIRST_S
+            self._stage, self._next_s = stage, now_s + FIRST_S
         if now_s < self._next_s:
             return
         is_terminal = self._file.isatty()

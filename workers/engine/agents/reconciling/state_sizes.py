@@ -13,16 +13,16 @@ class StateSizes:
 
     def __init__(self, bytes_of: Callable[[str], int]) -> None:
         self._bytes_of = bytes_of
-        self._seen: dict[str, tuple[int, int | None]] = {}  # when it was looked at, and what it was
+        self._sizes: dict[str, tuple[int, int | None]] = {}  # when it was looked at, and what it was
 
     def kb(self, fragment_id: str, *, now_ms: int) -> int | None:
         """About how much it is, as of the last ten seconds; None where that cannot be told."""
-        at_ms, size = self._seen.get(fragment_id, (None, None))
+        at_ms, size = self._sizes.get(fragment_id, (None, None))
         if at_ms is None or now_ms - at_ms >= LOOK_MS:
             try:
                 size = round(self._bytes_of(fragment_id) / 1024)
             except OSError:  # a file went while it was looked at
                 size = None
-            self._seen = {name: size for name, size in self._seen.items() if now_ms - size[0] < 2 * LOOK_MS}
-            self._seen[fragment_id] = (now_ms, size)
+            self._sizes = {name: size for name, size in self._sizes.items() if now_ms - size[0] < 2 * LOOK_MS}
+            self._sizes[fragment_id] = (now_ms, size)
         return size

@@ -81,7 +81,7 @@ class Confinement:
         self, settings: Settings, users: BrokerUsers, *, environment: Mapping[str, str] | None = None,
     ) -> None:
         self._settings, self.users = settings, users
-        self._given = os.environ if environment is None else environment
+        self._environment = os.environ if environment is None else environment
         self._node = NodeStore(settings.data_dir, settings.node).folder
         self._mark = sha256(str(self._node.resolve()).encode()).hexdigest()[:12]
         self.means = Means()
@@ -206,7 +206,7 @@ class Confinement:
             threads.submit(do).result()
 
     def _variables(self, role: str) -> dict[str, str]:
-        variables = self._given
+        variables = self._environment
         named = (*PASSED, *filter(None, variables.get(MORE_VARIABLES, "").replace(" ", "").split(",")))
         settings = self._settings
         return {
@@ -229,9 +229,9 @@ class Confinement:
     def _readable(self, role: str) -> list[Path]:
         """What a role may read beside what it writes."""
         data_dir = self._settings.data_dir
-        recordings = replay_folders({**self._given, "WEIR_DATA_DIR": str(data_dir)})
+        recordings = replay_folders({**self._environment, "WEIR_DATA_DIR": str(data_dir)})
         folders = [self._node / TOLD, spill_folder(data_dir, self._settings.node)] if role == SLOTS \
-            else inboxes(self._given)
+            else inboxes(self._environment)
         if role == CONNECTORS:
             folders = [*folders, self._node / TOLD, self._node / TAKEN]
         return [ROOT / "workers", ROOT / "scheduler", *self._code(), *(data_dir / name for name in FOR_ALL),
@@ -239,7 +239,7 @@ class Confinement:
 
     def _code(self) -> list[Path]:
         """Where programs are that are not the system's: Python, Java, Spark, packages; and what an operator adds."""
-        variables = self._given
+        variables = self._environment
         named = [variables.get(name, "") for name in ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "WEIR_CHANNELS_JAR")]
         named += [path for path in python_path(ROOT).split(os.pathsep) if Path(path) != ROOT]
         named += variables.get(MORE_PATHS, "").split(os.pathsep)
@@ -294,7 +294,7 @@ class _Unconfined(Confinement):
         """Nothing is prepared."""
 
     def _variables(self, role: str) -> dict[str, str]:
-        return {**self._given, **super()._variables(role), "REDIS_URL": self._settings.redis_url}
+        return {**self._environment, **super()._variables(role), "REDIS_URL": self._settings.redis_url}
 
 
 def _tree(folder: Path) -> Iterable[Path]:

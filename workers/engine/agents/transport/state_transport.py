@@ -88,7 +88,7 @@ class Carrier:
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
-        self._seen: dict[str, object] = {}  # by heir, how far what is on its way was when it was last looked at
+        self._progress: dict[str, object] = {}  # by heir, how far what is on its way was when it was last looked at
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
         self._settled: set[str] = set()
@@ -345,16 +345,16 @@ class Carrier:
         It gives since when it is so far, in ms.
         """
         now_ms = self._clock_ms()
-        if self._seen.get(heir) != so_far or heir not in self._moved_ms:
+        if self._progress.get(heir) != so_far or heir not in self._moved_ms:
             if heir in self._moved_ms:
                 self._since_ms[heir] = now_ms
-            self._seen[heir], self._moved_ms[heir] = so_far, now_ms
+            self._progress[heir], self._moved_ms[heir] = so_far, now_ms
         return now_ms - self._moved_ms[heir]
 
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread, self._refused_ms):
+        for of_heirs in (self._due_ms, self._progress, self._moved_ms, self._sent, self._unread, self._refused_ms):
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:

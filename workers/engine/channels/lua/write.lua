@@ -4,7 +4,7 @@
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local id = ARGV[2] .. '-' .. ARGV[3]
-local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain', 'waves')
+local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain')
 local of_stream = redis.call('HMGET', KEYS[4] or meta, 'fence', 'copied')
 local fence = of_stream[1]
 
@@ -45,7 +45,10 @@ if n ~= (batch == last_batch and last_n + 1 or 0) then
   return refuse('WEIRORDER', 'the stream is at ' .. last .. '; blocks before this one are missing')
 end
 -- Where the wave becomes another one, the channel is marked; marks behind which every reader is are forgotten.
-local wave, marks = ARGV[7] or '0', state[5] or ''
+-- Slots write them: marks that are too long are as if there were none, and the newest are kept.
+local most_bytes, most_marks = 500000, 5000
+local is_short = redis.call('HSTRLEN', meta, 'waves') <= most_bytes
+local wave, marks = ARGV[7] or '0', is_short and redis.call('HGET', meta, 'waves') or ''
 if (string.match(marks, ':(%d+)$') or '0') ~= wave then
   local needed = redis.call('HGET', meta, 'trimmed') or '0-0'
   for _, place in ipairs(redis.call('HVALS', readers)) do
@@ -58,7 +61,7 @@ if (string.match(marks, ':(%d+)$') or '0') ~= wave then
     if from then kept[#kept + 1] = mark end
   end
   kept[#kept + 1] = ARGV[2] .. ':' .. wave
-  redis.call('HSET', meta, 'waves', table.concat(kept, ','))
+  redis.call('HSET', meta, 'waves', table.concat(kept, ',', math.max(1, #kept - most_marks + 1)))
 end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])

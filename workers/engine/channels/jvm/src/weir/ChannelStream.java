@@ -300,7 +300,7 @@ final class ChannelStream extends LiveStream {
       if (state.get(4) != null && isOpen) isToGiveUp = true;
       else if (state.get(4) != null) hasGivenUp |= giveUp(from, channels.get(i), Redis.text(state.get(3)));
       openAtMost = openAtMost(i == 0 ? Long.MAX_VALUE : openAtMost, state.get(5));
-      marks.put(channels.get(i), state.get(6) == null ? "" : Redis.text(state.get(6)));
+      marks.put(channels.get(i), Waves.marks(state.get(6)));
     }
     if (hasGivenUp) return null;
     List<List<Block>> waiting = new ArrayList<>(); // of each channel
@@ -443,8 +443,7 @@ final class ChannelStream extends LiveStream {
   }
 
   private String marksOf(String channel) {
-    Object known = broker.call(redis -> redis.call("HGET", Keys.meta(channel), "waves"));
-    return known == null ? "" : Redis.text(known);
+    return Waves.marks(broker.call(redis -> redis.call("HGET", Keys.meta(channel), "waves")));
   }
 
   /** The entry after which a batch that starts there begins: behind what was given up. */

@@ -18,6 +18,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
  */
 final class Waves {
   static final int KEPT = 500; // switches of an element: as the site's script keeps them
+  private static final int MOST_BYTES = 1_000 * KEPT; // of the marks of a channel (write.lua)
 
   private static final String BATCH = "streaming.sql.batchId", RUN = "spark.jobGroup.id";
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -87,6 +88,11 @@ final class Waves {
     String batch = task == null ? context.getLocalProperty(BATCH) : task.getLocalProperty(BATCH);
     String run = task == null ? context.getLocalProperty(RUN) : task.getLocalProperty(RUN);
     if (batch != null) stream.begins(run == null ? "" : run, Long.parseLong(batch), start, end);
+  }
+
+  /** The marks of a channel, as the broker answers; what is longer than they may be (write.lua) is as if there were none. */
+  static String marks(Object reply) {
+    return reply == null || ((byte[]) reply).length > MOST_BYTES ? "" : Redis.text(reply);
   }
 
   /**
