@@ -45,8 +45,8 @@ if n ~= (batch == last_batch and last_n + 1 or 0) then
   return refuse('WEIRORDER', 'the stream is at ' .. last .. '; blocks before this one are missing')
 end
 -- Where the wave becomes another one, the channel is marked; marks behind which every reader is are forgotten.
--- Slots write them: marks that are too long are as if there were none, and the newest are kept.
-local most_bytes, most_marks = 500000, 5000
+-- Slots write them: marks that are too long are as if there were none. A reader has to be some 33,000 switches behind.
+local most_bytes = 500000
 local is_short = redis.call('HSTRLEN', meta, 'waves') <= most_bytes
 local wave, marks = ARGV[7] or '0', is_short and redis.call('HGET', meta, 'waves') or ''
 if (string.match(marks, ':(%d+)$') or '0') ~= wave then
@@ -61,7 +61,7 @@ if (string.match(marks, ':(%d+)$') or '0') ~= wave then
     if from then kept[#kept + 1] = mark end
   end
   kept[#kept + 1] = ARGV[2] .. ':' .. wave
-  redis.call('HSET', meta, 'waves', table.concat(kept, ',', math.max(1, #kept - most_marks + 1)))
+  redis.call('HSET', meta, 'waves', table.concat(kept, ','))
 end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])
