@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .contracts.codec import Codec, InvalidContract
+from .contracts.moments import MomentMs
 from .model.effects import REACHES
 from .model.errors import WeirError
 from .model.plan import Plan
@@ -144,8 +145,8 @@ class EnactmentWindow:
 class Freeze:
     """A time in which nothing is enacted, and why."""
 
-    since_ms: int
-    until_ms: int
+    since_ms: MomentMs
+    until_ms: MomentMs
     reason: str = ""
 
     def __post_init__(self) -> None:
