@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .contracts.codec import Codec, InvalidContract
+from .contracts.moments import MomentMs
+from .model.checks import require_finite
 from .model.effects import REACHES
 from .model.errors import WeirError
 from .model.plan import Plan
@@ -69,6 +71,7 @@ class Clause:
     expires_after_h: float | None = None  # an approval counts for so long
 
     def __post_init__(self) -> None:
+        require_finite(self)
         _require_kinds(self.kinds)
         if not 1 <= self.approvals <= MOST_APPROVALS:
             raise ValueError(f"1 to {MOST_APPROVALS} approvals can be demanded")
@@ -97,6 +100,7 @@ class Automatic:
     effects: tuple[str, ...] = ()  # of `effects.REACHES`
 
     def __post_init__(self) -> None:
+        require_finite(self)
         _require_kinds(self.kinds)
         if unknown := [effect for effect in self.effects if effect not in REACHES]:
             raise ValueError(f"there is no effect {unknown[0]!r}: {', '.join(REACHES)}")
@@ -144,8 +148,8 @@ class EnactmentWindow:
 class Freeze:
     """A time in which nothing is enacted, and why."""
 
-    since_ms: int
-    until_ms: int
+    since_ms: MomentMs
+    until_ms: MomentMs
     reason: str = ""
 
     def __post_init__(self) -> None:

@@ -190,14 +190,14 @@ def _value(parameter: Parameter, text: str) -> Any:
     if parameter.type == "boolean":
         return text == "true"
     if parameter.type == "list":
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             if text.lstrip().startswith("["):
                 return json.loads(text)
         return [_number(part) if parameter.items in ("number", "integer") else part for part in _parts(text)]
     if parameter.type in ("number", "integer"):
         return _number(text)
     if parameter.type == "object":
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             return json.loads(text)
     return text.strip()
 

@@ -12,6 +12,7 @@ from django.urls import reverse
 from dashboard import jobs
 from dashboard.pages.parameter_forms import changes_of, texts_of
 from dashboard.teams.services import set_secret
+from scheduler.model.task_types import Parameter, TaskType
 from tests.dashboard.building import World, dynamic
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -212,3 +213,12 @@ def test_values_come_back_as_they_were_written() -> None:
     kind = jobs.task_types()["range_filter"]
     assert json.loads(texts_of(kind, given)["ranges"]) == given["ranges"]
     assert changes_of(kind, {}, texts_of(kind, given)) == (given, {})
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+def test_a_value_that_is_nested_too_deeply_stays_text(kind: str) -> None:
+    """The check of the document says what is wrong with it; before, the form failed."""
+    declared = TaskType(name="t", kind="transform", family="operator", doc="", build="m:f", effects=(), parameters=(
+        Parameter("values", kind, ""),))
+    changes, _ = changes_of(declared, {}, {"values": "[" * 10_000})
+    assert changes in ({"values": ["[" * 10_000]}, {"values": "[" * 10_000})

@@ -148,7 +148,11 @@ def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:
 
 @pytest.mark.parametrize("document", [
     {"otherwise": {"approvals": 0}}, {"clauses": [{"kinds": ["dance"]}]}, {"windows": [{"days": [], "begin_min": 0,
-    "end_min": 5}]}, {"freezes": [{"since_ms": 5, "until_ms": 5}]}, {"otherwise": {"role": "viewer"}}, [], None])
+    "end_min": 5}]}, {"freezes": [{"since_ms": 5, "until_ms": 5}]}, {"otherwise": {"role": "viewer"}}, [], None,
+    # Numbers that JSON does not have, and the database therefore does not store.
+    {"automatic": {"most_money_per_hour": float("inf")}}, {"otherwise": {"above_money_per_hour": float("nan")}},
+    # Moments that are no dates: no page could show them, and no plan be held until then.
+    {"freezes": [{"since_ms": 0, "until_ms": 10**15}]}, {"freezes": [{"since_ms": -62135683140000, "until_ms": 5}]}])
 def test_what_are_no_rules_is_said(document: object) -> None:
     with pytest.raises(InvalidRules, match="no rules"):
         rules_of(document)

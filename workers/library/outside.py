@@ -26,6 +26,8 @@ ON_ERROR = Parameter(
 PATIENCE = Parameter("patience", "number", "How long to wait for an answer.", default=10, minimum=0.1, maximum=120,
                      unit="s")
 Answers = Sequence[tuple]
+PIECE_BYTES = 16 << 20  # of text and bytes in answers that a Python worker holds at a time, and one event's beyond them
+PIECE_ROWS = 100_000  # likewise
 
 
 class NotAnswered(Exception):
@@ -64,7 +66,7 @@ def asked(
 
     def answered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _answered(batch, reads, stay, arrow, ask, nothing, on_error)
+            yield from _answered(batch, reads, stay, arrow, ask, nothing, on_error)
 
     return passed_on.mapInArrow(answered, schema)
 
@@ -72,11 +74,13 @@ def asked(
 def _answered(
     batch: pa.RecordBatch, reads: Sequence[str], stay: Sequence[str], added: pa.Schema,
     ask: Callable[[Mapping[str, Any]], Answers], nothing: tuple, on_error: str,
-) -> pa.RecordBatch:
-    import pyarrow as pa
-
+) -> Iterator[pa.RecordBatch]:
+    """The events of a batch with their answers, in pieces: the other side decides how long answers are, and those for a
+    whole batch may be more than the machine has memory.
+    """
     places: list[int] = []
     answers: list[tuple] = []
+    held_bytes = 0
     for index, event in enumerate(_events(batch, reads)):
         try:
             event_answers = ask(event)
@@ -86,6 +90,20 @@ def _answered(
             event_answers = [nothing] if on_error == "null" else []
         places += [index] * len(event_answers)
         answers += event_answers
+        held_bytes += sum(
+            len(value) for answer in event_answers for value in answer if isinstance(value, str | bytes))
+        if held_bytes > PIECE_BYTES or len(answers) > PIECE_ROWS:
+            yield _piece(batch, places, answers, stay, added)
+            places, answers, held_bytes = [], [], 0
+    yield _piece(batch, places, answers, stay, added)
+
+
+def _piece(
+    batch: pa.RecordBatch, places: Sequence[int], answers: Sequence[tuple], stay: Sequence[str], added: pa.Schema
+) -> pa.RecordBatch:
+    """The events at these places, each with the answer that stands beside its place."""
+    import pyarrow as pa
+
     rows = batch.select(list(stay))
     if places != list(range(batch.num_rows)):
         rows = rows.take(pa.array(places, pa.int64()))
