@@ -15,7 +15,7 @@ UNSEEN_S = 15.0  # who has not looked for so long knows nothing
 
 
 def is_settled(report: QueryReport, *, at_ms: int) -> bool:
-    """Whether a query has run for a while, as of its node's report at a moment."""
+    """True if a query has run for a while, as of its node's report at a moment."""
     return report.state == RUNNING and at_ms - report.since_ms >= 1000 * SETTLES_S
 
 

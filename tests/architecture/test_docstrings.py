@@ -16,6 +16,7 @@ from .sources import PACKAGES, name_of, nodes, python_files, tree
 
 MOST_ALIKE = 5
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+CLAUSE = re.compile(r"(What|How|Who|Whose|Whom|Whether|That|Which|Where|When|Why)\b")
 FILLING = (
     "a an and as at by for from has have how in is it its of on or that the their them there these they this those to "
     "what where which who whose with given used")
@@ -74,6 +75,16 @@ def test_an_entry_is_of_a_parameter_and_says_more_than_its_name(package: str) ->
             empty += [f"{place}: {text}"] if says_nothing(node, names, kind, text) else []
             strange += [f"{place}: {sorted(gone)}"] if (gone := unknown(node, names)) else []
     assert (empty, strange) == ([], [])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_docstring_begins_with_a_noun_or_a_verb(package: str) -> None:
+    """"The queries that wait", not "What waits"; "True if it waits", not "Whether it waits"."""
+    clauses = [
+        f"{name_of(path)}: {node.name}" for path in python_files(package) for node in nodes(tree(path))
+        if isinstance(node, Definition) and not node.name.startswith("_")
+        and CLAUSE.match(ast.get_docstring(node) or "")]
+    assert clauses == []
 
 
 def test_what_many_have_in_common_is_said_once() -> None:

@@ -259,8 +259,8 @@ def _require_threads(row: SlotRow, bounds: Sweep) -> None:
 
 
 def why_it_waits_for_others(sweep: SweepRecord) -> str:
-    """Why a sweep may not begin yet, though its slot is free: people of its author's teams measure on as many slots as
-    they may. Empty where it may.
+    """The reason why a sweep may not begin yet, though its slot is free: people of its author's teams measure on as
+    many slots as they may. Empty where it may.
 
     That is half of the slots without queries, at least one and at most ``WEIR_TEAM_SWEEPS``: plans and other teams'
     sweeps need the rest. What Weir measures by itself is limited where it is suggested.
