@@ -75,15 +75,20 @@ class Estate:
             time.sleep(0.5)
 
 
-def main(*, whole: bool) -> None:
-    """The two that share; with ``whole`` all of them."""
+def django_estate() -> Estate:
+    """One in this process, of the system that runs."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
     import django
 
     django.setup()
+    return Estate()
+
+
+def main(*, whole: bool) -> None:
+    """The two that share; with ``whole`` all of them."""
+    estate = django_estate()
     from dashboard.plans.choices import ScheduleChoice
 
-    estate = Estate()
     estate.submit(document("Smoothed", sink("smoothed")))
     estate.submit(document("Read", sink("read"), chain=2))
     if not whole:

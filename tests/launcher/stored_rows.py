@@ -7,7 +7,26 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+from pathlib import Path
+
+from workers.processes import python_path
+
+from .waiting import ROOT
+
+LIMIT_S = 300
+
+
+def rows_of(data: Path, url: str, *options: str) -> dict:
+    """What the site makes of a state folder's rows, in a process of its own; ``url`` is of the folder's broker."""
+    variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        (sys.executable, "-P", "-m", "tests.launcher.stored_rows", *options), capture_output=True, text=True,
+        timeout=LIMIT_S, cwd=ROOT, env={
+            **variables, "WEIR_DATA_DIR": str(data), "PYTHONPATH": python_path(ROOT), "REDIS_URL": url})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main() -> None:

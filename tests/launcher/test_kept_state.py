@@ -4,9 +4,6 @@ and goes on with it."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,9 +13,10 @@ from scheduler.contracts.desired import DESIRED_STATES
 from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.launcher.backup import backup_cli, serving
 
+from .stored_rows import rows_of
 from .system import System
 from .test_upgrade import running_past
-from .waiting import ROOT, wait_until
+from .waiting import wait_until
 
 # Made by `python -m tests.launcher.make_state`: two dataflows share a chain with state and write files, one is paused,
 # one removed, one runs by a schedule, one waits for its approval, and there is the sample of a new installation.
@@ -40,21 +38,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ask(data: Path, url: str) -> dict:
-    """What the site makes of its rows, after their migrations, in a process of its own."""
-    around = {**os.environ, "WEIR_DATA_DIR": str(data), "PYTHONPATH": str(ROOT), "REDIS_URL": url}
-    done = subprocess.run(
-        (sys.executable, "-P", "-m", "tests.launcher.stored_rows", "--migrate"), capture_output=True, text=True,
-        timeout=300, cwd=ROOT, env=around)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 @pytest.mark.broker
 def test_its_rows_read_its_pages_open_and_its_queries_have_their_checkpoints(data: Path) -> None:
     desired = DESIRED_STATES.loads((data / "nodes" / "n1" / "desired.json").read_text())
     with serving.started(data) as url, redis.Redis.from_url(url) as client:
-        stored = ask(data, url)
+        stored = rows_of(data, url, "--migrate")
         assert DESIRED_STATES.loads(client.get("weir:desired:n1").decode()).version == desired.version
     assert stored["statuses"] == STATUSES
     assert stored["altered_plans"] == []

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +13,9 @@ import redis
 from tests.engine.spark.rig import catalogue, running_agent
 from workers.launcher.backup import serving
 
+from .stored_rows import rows_of
 from .system import System
-from .waiting import ROOT, wait_until
+from .waiting import wait_until
 
 FOLDER = Path(__file__).parent
 # Made by `./weir up` of commit af0fdcb: seven queries run, two of them share a chain of another team's, a dataflow is
@@ -74,7 +72,7 @@ def test_the_state_of_af0fdcb_opens_and_goes_on(
 
 def reads(data: Path, *options: str) -> None:
     """What was stored is all there, and every page opens."""
-    stored = ask(data, *options)
+    stored = rows_of(data, (data / "broker" / "url").read_text().strip(), *options)
     assert stored["statuses"] == STATUSES
     assert stored["altered_plans"] == []
     assert {address: status for address, status in stored["pages"].items() if status != 200} == {}
@@ -109,14 +107,3 @@ def events_in(outputs: Path, names: str) -> list[tuple[int, str]]:
     """The readings in files of these names, by their numbers and what was observed."""
     lines = [line for path in sorted(outputs.glob(f"*/*/{names}.json")) for line in path.read_text().splitlines()]
     return [(event["_seq"], event["obs"]) for event in map(json.loads, lines)]
-
-
-def ask(data: Path, *options: str) -> dict:
-    """What the site makes of the stored rows, in a process of its own with that state folder."""
-    variables = {name: value for name, value in os.environ.items() if name not in ("REDIS_URL", "DATABASE_URL")}
-    done = subprocess.run(
-        (sys.executable, "-P", "-m", "tests.launcher.stored_rows", *options), capture_output=True, text=True,
-        timeout=300, cwd=ROOT, env={**variables, "WEIR_DATA_DIR": str(data), "PYTHONPATH": str(ROOT),
-                       "REDIS_URL": (data / "broker" / "url").read_text().strip()})
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
