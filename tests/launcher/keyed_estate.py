@@ -132,17 +132,26 @@ def _pairs(raw: list[Event], pairs: list[Event]) -> Iterator[str]:
 
 
 def _summed(raw: list[Event], summed: list[Event]) -> Iterator[str]:
-    values = {(event["sensor_id"], event["obs"], event["_seq"]): event.get("value") for event in raw}
-    numbers = {key: [event["_seq"] for event in events] for key, events in _by_key(raw).items()}
-    for key, results in _by_key(summed).items():
-        first, last = results[0]["_seq"], min(results[-1]["_seq"], raw[-1]["_seq"])
-        given = [result["_seq"] for result in results if result["_seq"] <= last]
-        if given != [number for number in numbers[key] if first <= number <= last]:
-            yield f"events of {key} are missing or come twice"
-        for before, result in pairwise(results):
-            added = values.get((*key, result["_seq"]))
-            if result["_seq"] <= last and abs(before["sum"] + (added or 0.0) - result["sum"]) > 1e-6:
-                yield f"the sum of {key} at {result['_seq']} goes on from another one"
+    """What a function gives names no key: the sums of a station's readings are compared, all of one message."""
+    messages: dict[int, dict[str, Any]] = defaultdict(dict)
+    numbers: dict[str, list[int]] = defaultdict(list)
+    sums: dict[int, list[float]] = defaultdict(list)
+    for event in raw:
+        messages[event["_seq"]][event["obs"]] = event.get("value")
+        if event["_seq"] not in numbers[event["sensor_id"]][-1:]:
+            numbers[event["sensor_id"]].append(event["_seq"])
+    for result in summed:
+        sums[result["_seq"]].append(result["sum"])
+    first, last = max(summed[0]["_seq"], raw[0]["_seq"]), min(summed[-1]["_seq"], raw[-1]["_seq"])
+    for station, of_station in numbers.items():
+        common = [number for number in of_station if first <= number <= last]
+        if any(len(sums[number]) != len(messages[number]) for number in common):
+            yield f"events of {station} are missing or come twice"
+        for before, number in pairwise(common):
+            added = sum(value or 0.0 for value in messages[number].values())
+            if messages[before].keys() == messages[number].keys() and abs(
+                    sum(sums[before]) + added - sum(sums[number])) > 1e-6:
+                yield f"the sums of {station} at {number} go on from others"
 
 
 if __name__ == "__main__":
