@@ -12,11 +12,11 @@ from decimal import Decimal
 from typing import Any
 
 from dashboard.pages.charts import iso_moment
+from scheduler.contracts.moments import LATEST_MS
 
 MOST_KEYS = 6  # lines or bars beside each other: as many as there are colours
 MOST_BARS = 12
 LONGEST = 40  # characters of a name in a chart
-LATEST_MS = 253_402_300_800_000  # since the epoch: the year 10000
 NUMBER, CATEGORY = "number", "category"
 TIMES = ("_time", "_born")  # the event's own time, else when its source emitted it
 
@@ -80,7 +80,7 @@ def _lines(events: Sequence[Event], value: str, by: str, keys: Sequence[str]) ->
         points = sorted(
             (_at_ms(event), float(event[value])) for event in events
             if _is_number(event.get(value)) and _key(event, by) == key)
-        drawn = [(at, number) for at, number in points if math.isfinite(number) and 0 <= at < LATEST_MS]
+        drawn = [(at, number) for at, number in points if math.isfinite(number) and 0 <= at <= LATEST_MS]
         if drawn:
             traces.append({
                 "type": "scatter", "mode": "lines+markers", "name": key[:LONGEST] or value, "series": index,

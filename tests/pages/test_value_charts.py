@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard import jobs
-from dashboard.pages.value_charts import LATEST_MS, MOST_BARS, MOST_KEYS, chart_columns, value_figure
+from dashboard.pages.value_charts import MOST_BARS, MOST_KEYS, chart_columns, value_figure
+from scheduler.contracts.moments import LATEST_MS
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -70,7 +71,7 @@ def is_drawn(event: dict[str, Any], value: str) -> bool:
     if isinstance(number, bool) or not isinstance(number, (int, float, Decimal)) or not math.isfinite(number):
         return False
     at = next((event[name] for name in ("_time", "_born") if event.get(name) is not None), 0)
-    return 0 <= at < LATEST_MS
+    return 0 <= at <= LATEST_MS
 
 
 def test_a_column_with_numbers_and_texts_is_counted() -> None:

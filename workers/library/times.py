@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime, tzinfo
 from typing import TYPE_CHECKING, Any
 
+from scheduler.contracts.moments import LATEST_MS
+
 from .config import InvalidConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _SECONDS_BELOW = 100_000_000_000  # as ms this is in March 1973, as s in the year 5138
-_BEFORE_MS = 253_402_300_800_000  # the end of the year 9999; no time is further from the epoch
 
 
 def recorded_ms(
@@ -71,7 +72,7 @@ def to_ms(value: Any) -> int | None:
     if re.fullmatch(r"-?\d+(\.\d+)?([eE]\+?\d+)?", text):
         number = float(text)  # exact for every integer within the bound
         in_ms = number * 1000 if abs(number) < _SECONDS_BELOW else number
-        return int(in_ms) if abs(in_ms) < _BEFORE_MS else None
+        return int(in_ms) if abs(in_ms) < LATEST_MS + 1 else None
     try:
         return to_ms(datetime.fromisoformat(text))
     except ValueError:

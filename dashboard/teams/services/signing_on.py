@@ -86,8 +86,8 @@ def _new_user(identity: Identity) -> User:
     what = "Your name at the provider"
     name = unicodedata.normalize("NFKC", identity.name).strip()
     require_one_alphabet(require_plain(name, what=what, most=150), what=what)
-    names = User.objects.values_list("username", flat=True).iterator()
-    if namesake := next((other for other in names if folded(other) == folded(name)), None):
+    names, folded_name = User.objects.values_list("username", flat=True).iterator(), folded(name)
+    if namesake := next((other for other in names if folded(other) == folded_name), None):
         raise InvalidValue(
             f"Somebody is called {namesake} here already.",
             remedy=f"If that is you, ask an administrator to run `./weir person link {namesake} {identity.subject}`.")

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from scheduler.contracts.moments import LATEST_MS
 from scheduler.model.bounds import FILE_RECORD, MESSAGE_BYTES, MESSAGE_EVENTS, MESSAGE_VALUES, POLL_EVENTS
 from workers.library.arrow_types import arrow_type
 from workers.library.casting import as_string, as_timestamp, cast_to, require_shallow
@@ -37,7 +38,7 @@ RAW = "value"  # the column of what has no declared fields
 TIME_UNITS_MS = {"s": 1000.0, "ms": 1.0, "us": 0.001, "ns": 0.000001}
 STREAM = (("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()))
 _NUMBER = re.compile(r"[+-]?\d{9,}(\.\d+)?")  # with fewer digits it may be a date of ISO 8601
-FIRST_MS, LAST_MS = -62_135_596_800_000, 253_402_300_799_999  # of the years 1 to 9999: what times can be
+FIRST_MS = -62_135_596_800_000  # the beginning of the year 1, which is the first that dates have
 
 
 _UNFIT = (pa.ArrowException, ValueError, TypeError, OverflowError)
@@ -362,8 +363,8 @@ def _time_ms(value: Any, layout: MessageLayout, now_ms: int, at_ms: int | None) 
             time_ms = int(float(value) * TIME_UNITS_MS[layout.time_unit]) if isinstance(value, Decimal) else int(
                 value * TIME_UNITS_MS[layout.time_unit])
     except (ValueError, OverflowError, OSError):
-        time_ms = LAST_MS + 1
-    if not FIRST_MS <= time_ms <= LAST_MS:
+        time_ms = LATEST_MS + 1
+    if not FIRST_MS <= time_ms <= LATEST_MS:
         raise UnreadableMessage(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
     if layout.ahead_ms is not None and time_ms > now_ms + layout.ahead_ms:
         raise UnreadableMessage(

@@ -65,15 +65,16 @@ final class Spill {
     List<Block> blocks = new ArrayList<>();
     String at = after;
     try {
-      while (blocks.size() < count && ChannelOffset.compare(at, end) < 0) {
+      boolean hasRoom = true;
+      while (hasRoom && blocks.size() < count && ChannelOffset.compare(at, end) < 0) {
         int had = blocks.size();
         Cursor known = cursors.get(channel);
         if (known != null && known.after.equals(at) && Files.exists(known.file)) {
-          read(channel, known.file, known.position, at, end, count, blocks);
+          hasRoom = read(channel, known.file, known.position, at, end, count, blocks);
         }
-        if (blocks.size() == had) {
+        if (hasRoom && blocks.size() == had) {
           Path file = segment(channel, at);
-          if (file != null) read(channel, file, 0, at, end, count, blocks);
+          if (file != null) hasRoom = read(channel, file, 0, at, end, count, blocks);
         }
         if (blocks.size() == had) break;
         at = blocks.get(blocks.size() - 1).id;
@@ -119,9 +120,12 @@ final class Spill {
     return last;
   }
 
-  private void read(String channel, Path path, long from, String after, String end, int count, List<Block> blocks)
+  /** Adds what a segment has; false where there was no room for the next block. */
+  private boolean read(String channel, Path path, long from, String after, String end, int count, List<Block> blocks)
       throws IOException {
     byte[] head = new byte[HEADER];
+    long bytes = 0;
+    for (Block block : blocks) bytes += block.payload.length;
     try (RandomAccessFile file = new RandomAccessFile(path.toFile(), "r")) {
       long position = from;
       long size = file.length();
@@ -134,13 +138,12 @@ final class Spill {
         long written = header.getLong();
         int length = header.getInt();
         int checksum = header.getInt();
-        if (ChannelOffset.compare(id, end) > 0) return;
-        if (position + HEADER + length > size) return;
+        if (ChannelOffset.compare(id, end) > 0) return true;
+        if (position + HEADER + length > size) return true;
         position += HEADER + length;
         if (ChannelOffset.compare(id, after) <= 0) continue;
-        long bytes = length;
-        for (Block block : blocks) bytes += block.payload.length;
-        if (!blocks.isEmpty() && bytes > Block.MOST_BYTES) return;
+        bytes += length;
+        if (!blocks.isEmpty() && bytes > Block.MOST_BYTES) return false;
         byte[] payload = new byte[length];
         file.readFully(payload);
         CRC32 sum = new CRC32();
@@ -150,5 +153,6 @@ final class Spill {
         cursors.put(channel, new Cursor(id, path, position));
       }
     }
+    return true;
   }
 }
