@@ -19,8 +19,10 @@ def main() -> None:
     parser.add_argument("--desired", type=Path, required=True)
     given = parser.parse_args()
     if given.spare:
-        print(json.dumps({"state": "ready"}), flush=True)
+        taken = threading.Event()
+        threading.Thread(target=wait_ready, args=(taken,), daemon=True).start()
         word, _, given.slot = sys.stdin.readline().strip().partition(" ")
+        taken.set()
         if word != "take":
             return
     child = subprocess.Popen(["sleep", "600"], preexec_fn=os.setpgrp)
@@ -55,6 +57,13 @@ def main() -> None:
         stop.clear()
         time.sleep(0.01)
     child.kill()
+
+
+def wait_ready(taken: threading.Event) -> None:
+    """Say again and again that it is there: a spare that says nothing is taken for one that hangs."""
+    while not taken.is_set():
+        print(json.dumps({"state": "ready"}), flush=True)
+        taken.wait(1.0)
 
 
 def answer(request: dict, data_dir: Path) -> None:
