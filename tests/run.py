@@ -70,11 +70,14 @@ def slowest_of(report: Path, most: int = SHOWN) -> list[str]:
 
 def ran_out(report: Path) -> list[str]:
     """The failed tests, where they are few and each had only waited in vain; else none."""
-    failed = [case for case in ElementTree.parse(report).getroot().iter("testcase")
-              if case.find("failure") is not None or case.find("error") is not None]
-    waits = [case for case in failed
-             if case.find("error") is None and RAN_OUT.search(case.find("failure").get("message", ""))]
+    failed = [case for case in ElementTree.parse(report).getroot().iter("testcase") if _faults(case)]
+    waits = [case for case in failed if all(RAN_OUT.search(fault.get("message", "")) for fault in _faults(case))]
     return [_identifier(case) for case in waits] if len(waits) == len(failed) <= MOST_AGAIN else []
+
+
+def _faults(case: ElementTree.Element) -> list[ElementTree.Element]:
+    """The faults of a test, and of what it needed: a start that took too long is a wait, too."""
+    return [*case.iter("failure"), *case.iter("error")]
 
 
 def _identifier(case: ElementTree.Element) -> str:

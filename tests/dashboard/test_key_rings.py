@@ -19,7 +19,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
 from dashboard.operations.estate_store import readable
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.key_rings import TAKES, ring_of
+from dashboard.operations.key_rings import TAKES, TaskRing, ring_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.services import register_node
 from dashboard.pages.ring_drawing import arcs_of
@@ -186,13 +186,20 @@ def test_a_bundle_takes_keys_until_it_has_begun_and_those_that_leave_have_left(
     takers = {name for name, before in givers.items() if before}
     assert any(not giver.leaving for before in givers.values() for giver in before) and takers != set(givers)
 
-    def taking(states: Mapping[str, str]) -> set[str]:
+    def rings(states: Mapping[str, str]) -> TaskRing:
         reported(monkeypatch, fragment, states=states)
-        ring = ring_of(viewer_of(keyed.carla), fragment.tasks[0])
-        return {piece.bundle for piece in ring.ranges if piece.change == TAKES}
+        return ring_of(viewer_of(keyed.carla), fragment.tasks[0])
+
+    def taking(states: Mapping[str, str]) -> set[str]:
+        return {piece.bundle for piece in rings(states).ranges if piece.change == TAKES}
 
     left = dict.fromkeys(leaving, LEFT)
-    assert taking(dict.fromkeys(takers, "starting")) == takers
+    starting = dict.fromkeys(takers, "starting")
+    assert taking(starting) == takers
+    lost = {loss.node: set(loss.lost) for loss in rings(starting).losses}
+    for piece in rings(starting).ranges:
+        holders = {node_of(giver.slot) for giver in givers[piece.bundle]} or {piece.node}
+        assert {node for node in lost if piece.first in lost[node]} == holders, "who has not begun has nothing"
     assert taking(left | dict.fromkeys(takers, "waiting")) == {
         name for name in takers if any(not giver.leaving for giver in givers[name])}
     assert taking(left) == set()

@@ -64,6 +64,8 @@ class TestWaits:
     ("", ["TestWaits::test_wait[a@b]", "TestWaits::test_wait[c]"]),
     ("def test_outputs(): assert [1, 2] == [1]", []),
     ("@pytest.fixture\ndef broken(): raise OSError\ndef test_error(broken): pass", []),
+    ("@pytest.fixture\ndef slow(): assert False, 'not within 60 s: it'\ndef test_start(slow): pass",
+     ["TestWaits::test_wait[a@b]", "TestWaits::test_wait[c]", "test_start"]),
     ("@pytest.mark.parametrize('n', [1, 2])\ndef test_more(n): assert False, 'not within 60 s: it'", [])])
 def test_few_waits_in_vain_are_tried_again_and_nothing_else(tmp_path: Path, added: str, again: list[str]) -> None:
     (tmp_path / "test_waits.py").write_text(WAITS + added)

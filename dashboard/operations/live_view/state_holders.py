@@ -45,22 +45,26 @@ def _all_copy_nodes(view: View) -> dict[str, Holders]:
 def givers_of(view: View, fragment: Fragment, bundle: RunningBundle) -> Iterator[RunningBundle]:
     """The bundles that have states still which a bundle of theirs takes: those that leave, until they have left, and
     those that work on with other keys, until it has begun."""
-    report = view.bundle_report(bundle)
-    has_begun = report.state not in _BEFORE_ITS_TURN or report.restarts > 0
+    has_begun = _has_begun(view, bundle)
     for giver in fragment.before(bundle):
         if giver.id not in view.reading.reports.left if giver.leaving else not has_begun:
             yield giver
 
 
+def _has_begun(view: View, bundle: RunningBundle) -> bool:
+    report = view.bundle_report(bundle)
+    return report.state not in _BEFORE_ITS_TURN or report.restarts > 0
+
+
 def states_of(view: View, fragment: Fragment, query: RunningBundle) -> dict[str, Holders]:
     """The states that a query needs, by whose they are, each with the nodes that have it: its own, and without a copy
-    of that those of bundles that have not given it all of its keys yet. A silent node counts only where no other has
-    the state."""
+    of that those of bundles that have not given it all of its keys yet. One that takes keys and has not begun has no
+    state of its own. A silent node counts only where no other has the state."""
     node, copies = node_of(query.slot), copy_nodes(view, query)
-    is_silent = view.node_report(node) is None
-    states = {query.id: copies if copies and is_silent else (node, *copies)}
-    givers = () if copies else givers_of(view, fragment, query)
-    return states | {giver.id: (node_of(giver.slot),) for giver in givers}
+    if copies:
+        return {query.id: copies if view.node_report(node) is None else (node, *copies)}
+    given = {giver.id: (node_of(giver.slot),) for giver in givers_of(view, fragment, query)}
+    return given if given and not _has_begun(view, query) else {query.id: (node,), **given}
 
 
 def survival_now(view: View, queries: Iterable[tuple[Fragment, RunningBundle]]) -> Survival:
