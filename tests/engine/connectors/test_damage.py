@@ -20,6 +20,7 @@ from workers.engine.connectors.contract import Message
 from workers.engine.connectors.file_pieces import FilePieces, FileReading
 from workers.engine.connectors.formats import MessageLayout, decode
 from workers.engine.sinks.rows import as_key
+from workers.library.arrow_types import rows_in
 from workers.library.json_values import json_ready, not_finite
 
 FIELDS = {"n": "bigint", "text": "string"}
@@ -155,6 +156,25 @@ def test_a_row_of_a_table_with_a_time_that_is_none_takes_no_other_with_it(times)
         piece = FilePieces(io.BytesIO(body), FileReading("f", format, columns=("n", "at"))).take()
         assert [message.values["n"] for message in piece.messages] == good
         assert len(piece.dead) == len(times) - len(good)
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Land", "../../etc/passwd", "+99:99", "UTC\0", "."])
+def test_times_of_a_zone_that_nobody_knows_take_no_other_message_with_them(zone):
+    """One such message ended its source, and came again whenever that was opened anew."""
+    times = pa.array([0], pa.int64())
+    schema = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", zone))])
+    table = pa.Table.from_arrays(
+        [pa.array([1]), pa.Array.from_buffers(schema.field("at").type, 1, times.buffers())], schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    layout = MessageLayout("arrow", {"n": "bigint", "at": "string"})
+    decoded = decode([Message(body, "m0"), Message(body[:-30], "m1")], layout, now_ms=0)
+    assert [letter.place for letter in decoded.dead] == ["m0", "m1"] and "field at" in decoded.dead[0].reason
+    [letter] = FilePieces(io.BytesIO(body), FileReading("f", "arrow", columns=("n", "at"))).take().dead
+    assert "cannot be read" in letter.reason
+    assert rows_in(table) == [{"n": 1, "at": f"what cannot be shown (timestamp[us, tz={zone}])"}]
 
 
 @given(st.integers(0, 3), st.integers(0, 400), st.binary(min_size=8, max_size=40), st.sampled_from(["snappy", "none"]))
