@@ -20,8 +20,10 @@ from workers.engine.connectors.contract import Message
 from workers.engine.connectors.file_pieces import FilePieces, FileReading
 from workers.engine.connectors.formats import MessageLayout, decode
 from workers.engine.sinks.rows import as_key
+from workers.library import lookups
 from workers.library.arrow_types import rows_in
-from workers.library.json_values import json_ready, not_finite
+from workers.library.casting import cast_to
+from workers.library.json_values import WrittenNumber, json_ready, not_finite
 
 FIELDS = {"n": "bigint", "text": "string"}
 MARKS = st.text(alphabet='a ",[]{}:\\\n', max_size=8)
@@ -156,6 +158,23 @@ def test_a_row_of_a_table_with_a_time_that_is_none_takes_no_other_with_it(times)
         piece = FilePieces(io.BytesIO(body), FileReading("f", format, columns=("n", "at"))).take()
         assert [message.values["n"] for message in piece.messages] == good
         assert len(piece.dead) == len(times) - len(good)
+
+
+@pytest.mark.parametrize("value", ["1e99999", "-1e999990", "0e999990", "1" * 5_000])
+def test_a_number_that_is_no_time_is_not_written_out(value):
+    """Eight characters took half a minute, in which Python did nothing else of the process that reads all sources."""
+    with pytest.raises(ValueError):
+        cast_to("timestamp")(WrittenNumber(value))
+    rows, reasons = requested(f'[{{"n":1,"at":{value}}},{{"n":2,"at":0}}]'.encode(), MessageLayout(
+        "json", {"n": "bigint", "at": "timestamp"}))
+    assert [row[0] for row in rows] == [2] and "is no timestamp" in reasons[0]
+
+
+@pytest.mark.parametrize("value", ["1e200000", "-1e-200000", "9e999999999"])
+def test_a_decimal_of_another_system_is_not_written_out(value):
+    with pytest.raises(ValueError):
+        cast_to("string")(Decimal(value))
+    assert lookups._text(Decimal(value)) == str(Decimal(value))
 
 
 @pytest.mark.parametrize("zone", ["Nowhere/Land", "../../etc/passwd", "+99:99", "UTC\0", "."])
