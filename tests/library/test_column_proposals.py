@@ -129,7 +129,7 @@ def test_whoever_names_the_fields_of_events_fills_no_proposal() -> None:
 
 def test_the_largest_proposal_is_one_that_the_site_reads() -> None:
     inner = {"a" * 60: {"b" * 60: {"c" * 60: {f"k{number}": number for number in range(300)}}}}
-    proposal = propose_columns([inner | {f"{number} {'\u00e9' * 300}": 1 for number in range(200)}])
+    proposal = propose_columns([inner | {f"{number} " + "\u00e9" * 300: 1 for number in range(200)}])
     assert (len(proposal.columns), len(proposal.columns[-1].path)) == (200, 4)
     assert len(LOOK_STATES.dumps(LookState("done", proposal=proposal))) < look_store.STATE_BYTES
 
