@@ -1,4 +1,6 @@
-"""Mail by SMTP with one deadline for all of a delivery: a server that sends a byte every now and then is ended."""
+"""Mail by SMTP with one deadline for all of a delivery, and a bound for all replies: a server that sends a byte every now
+and then, or without end, is ended.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,12 @@ import smtplib
 import socket
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import Any, BinaryIO
 
 from django.conf import settings
 from django.core.mail.backends.smtp import EmailBackend
+
+REPLY_BYTES = 1 << 20  # of a connection
 
 
 class TimedBackend(EmailBackend):
@@ -26,10 +30,34 @@ class TimedBackend(EmailBackend):
         return super().send_messages(email_messages)
 
 
+class _Replies:
+    """Replies of a server, up to the bound: smtplib keeps all lines of a reply until its last one."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._left = file, REPLY_BYTES
+
+    def readline(self, size: int) -> bytes:
+        """The next line, or so much of it; ``OSError`` beyond the bound."""
+        line = self._file.readline(size)
+        self._left -= len(line)
+        if self._left < 0:
+            raise OSError(f"the server's replies are over {REPLY_BYTES:,} bytes")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class _Cut:
-    """Shuts the socket down at the deadline: also where it has become TLS's."""
+    """Shuts the socket down at the deadline, also where it has become TLS's, and reads no more than the bound."""
 
     _watch: threading.Timer | None = None
+
+    def getreply(self) -> tuple[int, bytes]:
+        """The next reply, as smtplib gives it."""
+        if self.file is None:  # type: ignore[has-type]
+            self.file = _Replies(self.sock.makefile("rb"))  # type: ignore[attr-defined]
+        return super().getreply()  # type: ignore[misc,no-any-return]
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         # Plainly, not by TLS's own: the handshake is part of what the deadline is for.

@@ -17,11 +17,14 @@ from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 Text = str | Callable[[Any], str]
+# What waits is read and written with the session at each request: a message may quote what was sent, and somebody may
+# send forms and read no page.
+LONGEST, MOST_WAITING = 2_000, 20
 
 
 def success(request: HttpRequest, text: str, *, code: str) -> None:
     """Let the next page say what was done."""
-    messages.success(request, text, extra_tags=code)
+    _tell(request, messages.SUCCESS, text, code)
 
 
 def proposed(request: HttpRequest, proposal: Proposal, *, code: str = "") -> None:
@@ -32,7 +35,7 @@ def proposed(request: HttpRequest, proposal: Proposal, *, code: str = "") -> Non
 
 def failure(request: HttpRequest, error: WeirError) -> None:
     """Let the next page say what went wrong and what helps."""
-    messages.error(request, error.full_message, extra_tags=error.code)
+    _tell(request, messages.ERROR, error.full_message, error.code)
 
 
 def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code: str) -> bool:
@@ -62,3 +65,9 @@ def attempt_named(
         raise NotFound("There is no such action.", remedy="Use the buttons of the page.")
     action, text = actions[name]
     attempt(request, lambda: action(actor=request.user, **arguments), text=text, code=name)
+
+
+def _tell(request: HttpRequest, level: int, text: str, code: str) -> None:
+    """Let the next page say the beginning of a text, unless very many wait to be read."""
+    if len(messages.get_messages(request)) < MOST_WAITING:
+        messages.add_message(request, level, text[:LONGEST], extra_tags=code)

@@ -135,7 +135,7 @@ def _clause(form: QueryDict, prefix: str) -> dict[str, Any]:
 
 def _window(form: QueryDict, prefix: str) -> dict[str, Any]:
     return {
-        "days": [int(day) for day in form.getlist(f"{prefix}days") if day.isdecimal()],
+        "days": [int(day) for day in form.getlist(f"{prefix}days") if len(day) == 1 and day.isdecimal()],
         "begin_min": _minutes(form, f"{prefix}begin"), "end_min": _minutes(form, f"{prefix}end") or MINUTES_A_DAY}
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from django.db.models import Count, Q
+from django.db.models import Count, QuerySet, Sum
+from django.db.models.functions import Length
 
 from dashboard.audit.trail import Audit, inside_command
 from dashboard.operations.estate_store.generation import lock_generation
@@ -16,7 +17,9 @@ from scheduler.model.errors import InvalidProfile
 from scheduler.model.profile import Point, Profile
 from scheduler.model.profile_csv import ProfileEntry
 
-MOST_IN_USE, MOST_OF_PERSON = 10_000, 2_000  # in all, and of those that one person has imported: plans read them
+# Plans read all that is in use. Of each a fifth may be what one person has imported.
+MOST_IN_USE = {"profiles": 10_000, "points": 100_000, "characters of configs": 20_000_000}
+PART_OF_PERSON = 5
 FIELDS = ("threads", "rate_per_s", "cpu", "memory", "idle_cpu", "idle_memory", "event_cpu")
 
 
@@ -49,19 +52,38 @@ def locked(record: ProfileRecord) -> ProfileRecord:
     return ProfileRecord.objects.select_for_update(of=("self",)).select_related("team", "author").get(pk=record.pk)
 
 
-def require_room(keys: Collection[str], *, author: User | None) -> None:
-    """Raise ``InvalidProfile`` where with profiles of these keys, of an author, more would be in use than may be."""
+def require_room(keys: Collection[str], *, points: int, characters: int, author: User | None) -> None:
+    """Raise ``InvalidProfile`` where with profiles of these keys, of an author, more would be in use than may be.
+
+    Parameters
+    ----------
+    points, characters : int
+        The points that these profiles have together, and the characters of their configs.
+    """
     lock_generation()  # two that come at once count each other
-    others = ProfileRecord.objects.filter(active=True).exclude(key__in=keys).aggregate(
-        count=Count("pk"), of_author=Count("pk", filter=Q(author=author, author__isnull=False, sweep=None)))
-    of_author = 0 if author is None else len(keys) + others["of_author"]
-    for count, most, whose in (
-        (of_author, MOST_OF_PERSON, f" that {author} has imported"), (len(keys) + others["count"], MOST_IN_USE, ""),
-    ):
-        if count > most:
+    more = {"profiles": len(keys), "points": points, "characters of configs": characters}
+    others = ProfileRecord.objects.filter(active=True).exclude(key__in=keys)
+    _require_within(_amounts(others), more, part=1, whose="")
+    if author is not None:
+        imported = others.filter(author=author, sweep=None)
+        _require_within(_amounts(imported), more, part=PART_OF_PERSON, whose=f" that {author} has imported")
+
+
+def _amounts(records: QuerySet[ProfileRecord]) -> dict[str, int]:
+    """The amounts of `MOST_IN_USE` that these profiles come to."""
+    sums = records.aggregate(count=Count("pk"), characters=Sum(Length("config"), default=0))
+    points = ProfilePoint.objects.filter(profile__in=records).count()
+    return {"profiles": sums["count"], "points": points, "characters of configs": sums["characters"]}
+
+
+def _require_within(others: Mapping[str, int], more: Mapping[str, int], *, part: int, whose: str) -> None:
+    for what, most in MOST_IN_USE.items():
+        count = others[what] + more[what]
+        if count > most // part:
+            of_what = f"{what} of profiles" if what != "profiles" else what
             raise InvalidProfile(
-                f"{count} profiles{whose} would be in use; {most} are the most.",
-                remedy="Set aside what nobody needs; nothing was stored.", most=most)
+                f"{count} {of_what}{whose} would be in use; {most // part} are the most.",
+                remedy="Set aside what nobody needs; nothing was stored.", most=most // part)
 
 
 def supersede(keys: Collection[str], *, audit: Audit) -> None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from smtplib import SMTPServerDisconnected
 from typing import Any
 from urllib.parse import quote
 
@@ -81,9 +82,9 @@ def slow(request: Any, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterat
     server.close()
 
 
-def _mail(server: Trickling) -> None:
+def _mail_to(port: int) -> None:
     connection = get_connection(
-        "dashboard.outbox.smtp.TimedBackend", host="127.0.0.1", port=server.port, timeout=60, username="", password="")
+        "dashboard.outbox.smtp.TimedBackend", host="127.0.0.1", port=port, timeout=60, username="", password="")
     EmailMessage("S", "T", "a@example.org", ["b@example.org"], connection=connection).send()
 
 
@@ -100,7 +101,7 @@ WHO_ASKS: dict[str, tuple[Callable[[Trickling], Any], type[Exception] | tuple[ty
     "http_get": (lambda slow: fetch(
         f"http://127.0.0.1:{slow.port}/x", headers={}, most_bytes=1_000, patience_s=0.3), NotAnswered),
     "the provider of single sign-on": (_provider, RequestException),
-    "mail": (_mail, OSError)}
+    "mail": (lambda slow: _mail_to(slow.port), OSError)}
 
 
 @pytest.mark.parametrize("who", WHO_ASKS)
@@ -109,6 +110,24 @@ def test_a_receiver_that_trickles_is_ended_at_the_deadline_and_asked_once(slow: 
     with pytest.raises(error):
         ask(slow)
     assert slow.asked == 1
+
+
+def test_a_mail_server_whose_reply_has_no_end_fills_no_memory(settings: Any) -> None:
+    """All lines of a reply were kept until the deadline: gigabytes, in the process that plans."""
+    settings.DELIVERY_S = 60
+    taken = [0]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        def flood() -> None:
+            with suppress(OSError), listening.accept()[0] as client:
+                while taken[0] < 1 << 28:
+                    taken[0] += client.send(b"220-" + b"x" * 8_000 + b"\r\n")
+
+        thread = threading.Thread(target=flood)
+        thread.start()
+        with pytest.raises(SMTPServerDisconnected, match="over 1,048,576 bytes"):
+            _mail_to(listening.getsockname()[1])
+        thread.join()
+    assert taken[0] < 1 << 25  # what lies in the sockets' buffers, too
 
 
 def test_what_is_read_of_an_answer_is_bounded() -> None:

@@ -17,7 +17,7 @@ from dashboard.explorer.source_looks import NoNodeReports, NothingToLookAt, begi
 from dashboard.explorer.streams import NOT_YET, ShownStream, streams_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import create_token, set_secret
-from scheduler.contracts.looks import DONE, ORDERED
+from scheduler.contracts.looks import DONE, FAILED, ORDERED
 from scheduler.model.errors import InvalidDataflow, NotFound, PermissionDenied
 from tests.dashboard.building import World, running
 from tests.engine.connectors.playing import until
@@ -101,6 +101,17 @@ def test_only_who_looks_hears_what_is_seen(world: World) -> None:
     end_look(viewer_of(world.carla), look_id)
     with pytest.raises(NotFound):
         look(viewer_of(world.carla), look_id)
+
+
+def test_a_look_that_says_very_much_is_not_read(world: World, broker: redis.Redis) -> None:
+    """What a look's process writes the site reads, for all who use it."""
+    text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
+    look_id = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
+    told = json.loads(broker.hget(look_store.key(look_id), "state"))
+    broker.hset(look_store.key(look_id), "state", json.dumps(told | {"message": "x" * (1 << 20)}))
+    seen = look(viewer_of(world.carla), look_id)
+    assert (seen.state, seen.code, len(seen.message) < 100) == (FAILED, "look_too_large", True)
+    assert look_store.state_of(broker, look_id) == look_store.TOO_LONG
 
 
 def test_a_credential_goes_to_no_server_that_no_approver_has_let_it_go_to(

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.looks import LOOK_STATES, LookState, ProposedColumn
+from workers.engine import look_store
 from workers.engine.connectors.contract import Message
 from workers.engine.connectors.formats import Decoded, decode, layout_of
 from workers.engine.connectors.proposed_columns import layout_for, proposal_for, with_proposal
@@ -114,6 +115,23 @@ def test_the_time_of_events_is_found(event: dict[str, Any], expected: tuple[str,
 def test_times_without_a_zone_and_names_that_no_column_has_are_told() -> None:
     proposal = propose_columns([{"at": "2026-05-01T12:00:00", "b": "2026-05-01T12:00:00+02:00", "a b": 1, "B": 2}])
     assert proposal.zoneless == ("at",) and set(proposal.left_out) == {"a b", "B"}
+
+
+def test_whoever_names_the_fields_of_events_fills_no_proposal() -> None:
+    """One message had 300,000 fields: the site read all their names at each question, and kept them with a session."""
+    many = {f"field {number}": number for number in range(300_000)}
+    long = {"n" * 1_000_000: 1, "inner": {"k" * 1_000_000: 1, "k": 1}, "blank " * 1_000_000: 1}
+    proposal = propose_columns([long | many])
+    assert [column.name for column in proposal.columns] == ["inner", "inner_k"]
+    assert len(proposal.left_out) == 101 and "299,902 others" in proposal.left_out["…"]
+    assert len(LOOK_STATES.dumps(LookState("done", proposal=proposal))) < look_store.STATE_BYTES // 10
+
+
+def test_the_largest_proposal_is_one_that_the_site_reads() -> None:
+    inner = {"a" * 60: {"b" * 60: {"c" * 60: {f"k{number}": number for number in range(300)}}}}
+    proposal = propose_columns([inner | {f"{number} " + "\u00e9" * 300: 1 for number in range(200)}])
+    assert (len(proposal.columns), len(proposal.columns[-1].path)) == (200, 4)
+    assert len(LOOK_STATES.dumps(LookState("done", proposal=proposal))) < look_store.STATE_BYTES
 
 
 def test_a_time_that_is_ahead_of_all_arrivals_is_given_up() -> None:

@@ -35,3 +35,12 @@ def test_the_preset_lets_a_usual_handover_through_whatever_the_batches_are(
     client_of("abe").post(f"{FORM}/1/agree")  # it asks for less
     _, rules = current_rules([world.city.pk])[world.city.pk]
     assert rules.automatic == Automatic(kinds=("move",), most_pause_ms=trigger_ms + 250.0)
+
+
+def test_days_that_are_none_are_left_out(world: World, client_of: ClientOf) -> None:
+    """One of 5,000 digits was an error of the site."""
+    sent = {"otherwise-approvals": "1", "window-0-begin": "08:00", "window-0-end": "09:00"}
+    answer = client_of("ana").post(FORM, sent | {"window-0-days": ["1", "9" * 5_000, "\u00b2", "\u0663"]})
+    assert answer.status_code == 302
+    _, rules = current_rules([world.city.pk])[world.city.pk]
+    assert [window.days for window in rules.windows] == [(1, 3)]

@@ -67,9 +67,10 @@ def test_a_file_of_many_profiles_asks_as_often_as_one_of_few(world: World):
     assert ProfileRecord.objects.filter(active=True).count() == 30
 
 
-@pytest.mark.parametrize("bound", ["MOST_IN_USE", "MOST_OF_PERSON"])
-def test_no_more_profiles_are_in_use_than_plans_may_read(world: World, monkeypatch, bound: str):
-    monkeypatch.setattr(stored_profiles, bound, 2)
+@pytest.mark.parametrize("part", [1, 2])
+def test_no_more_profiles_are_in_use_than_plans_may_read(world: World, monkeypatch, part: int):
+    monkeypatch.setitem(stored_profiles.MOST_IN_USE, "profiles", 2 * part)
+    monkeypatch.setattr(stored_profiles, "PART_OF_PERSON", part)
     for rate in (1, 2):  # the second takes no more room
         _, last = import_profiles(actor=world.carla, text=f"{HEADER}\na,1,{rate},1,1\nb,1,{rate},1,1\n")
     more = f"{HEADER}\nc,1,1,1,1\n"
@@ -79,8 +80,31 @@ def test_no_more_profiles_are_in_use_than_plans_may_read(world: World, monkeypat
     import_profiles(actor=world.carla, text=more)
     with pytest.raises(InvalidProfile, match="3 profiles"):
         use_profile(actor=world.mo, profile_id=last.pk)
-    if bound == "MOST_OF_PERSON":
+    if part > 1:  # others have room
         import_profiles(actor=world.mo, text=f"{HEADER}\nd,1,1,1,1\n")
+
+
+@pytest.mark.parametrize(("what", "most"), [("points", 4), ("characters of configs", 40)])
+def test_what_is_in_use_has_no_more_points_and_text_than_plans_may_read(world: World, monkeypatch, what, most):
+    """Each plan reads them: 2,000 profiles, as many as one engineer may import, had 20 million points, or 2 GB of
+    configs."""
+    monkeypatch.setitem(stored_profiles.MOST_IN_USE, what, most)
+    monkeypatch.setattr(stored_profiles, "PART_OF_PERSON", 2)
+
+    def text(name: str) -> str:
+        config = '"{""of"":""%s""}"' % name
+        return f"{HEADER},config\n{name},1,1,1,1,{config}\n{name},2,1,1,1,{config}\n"
+
+    [first] = import_profiles(actor=world.carla, text=text("a-name"))
+    with pytest.raises(InvalidProfile, match=f"{what} of profiles that carla has imported"):
+        import_profiles(actor=world.carla, text=text("others"))
+    import_profiles(actor=world.mo, text=text("others"))
+    with pytest.raises(InvalidProfile, match=f"{what} of profiles would be in use"):
+        import_profiles(actor=world.ana, text=text("fourth"))
+    set_aside_profile(actor=world.carla, profile_id=first.pk)
+    import_profiles(actor=world.ana, text=text("fourth"))
+    with pytest.raises(InvalidProfile, match=f"{what} of profiles would be in use"):
+        use_profile(actor=world.carla, profile_id=first.pk)
 
 
 def test_the_very_config_comes_first_however_it_is_written(world: World):

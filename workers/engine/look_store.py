@@ -28,6 +28,7 @@ from workers.library.json_values import shown
 
 ORDER_LIVES_S = 20
 LIVES_S = 60
+STATE_BYTES = 1 << 20  # of 200 columns with their paths, and of what is left out and unread
 ASKED_S = 4  # a question counts for so long; who goes on asking repeats it
 
 
@@ -43,6 +44,9 @@ class LookProgress:
     state: LookState
     types: dict[str, str | None] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+TOO_LONG = LookState(
+    FAILED, "look_too_large", f"What the look says is longer than {STATE_BYTES >> 20} MiB.",
+    "Look at a source whose events have fewer fields.")
 
 
 # -- the site's side -------------------------------------------------------------------------------------------------
@@ -70,7 +74,7 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> LookProgress | Non
         key(look_id), "owner", "state", "block").ttl(key(look_id)).execute()
     if ordered_by is None or text is None or ordered_by.decode() != owner:
         return None
-    state = LOOK_STATES.loads(text)
+    state = _state(text)
     if state.state == ORDERED and left_s < LIVES_S - ORDER_LIVES_S:
         state = NOT_TAKEN
     if not state.is_over:
@@ -126,7 +130,12 @@ def is_asked(broker: redis.Redis, look_id: str) -> bool:
 def state_of(broker: redis.Redis, look_id: str) -> LookState | None:
     """The state of a look; None where nobody can ask for it any more."""
     text = broker.hget(key(look_id), "state")
-    return None if text is None else LOOK_STATES.loads(text)
+    return None if text is None else _state(text)
+
+
+def _state(text: bytes) -> LookState:
+    """A state as the process that looks wrote it: whoever reads it has other rights, and memory that others need."""
+    return TOO_LONG if len(text) > STATE_BYTES else LOOK_STATES.loads(text)
 
 
 def tell(broker: redis.Redis, look_id: str, state: LookState, batch: pa.RecordBatch | None = None) -> None:

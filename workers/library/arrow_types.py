@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,17 +27,20 @@ def values_of_column(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of a column; a time that Python has none for (beyond the year 9999) as Arrow writes it."""
     import pyarrow as pa
 
+    none = (ValueError, OverflowError, LookupError, pa.ArrowException)  # LookupError: of a zone that nobody knows
     try:
         return column.to_pylist()
-    except (ValueError, OverflowError, pa.ArrowException):
+    except none:
         pass
-    texts = column.cast(pa.string()).to_pylist() if pa.types.is_temporal(column.type) else [
-        f"what cannot be shown ({column.type})"] * len(column)
+    texts = [f"what cannot be shown ({str(column.type)[:80]})"] * len(column)
+    if pa.types.is_temporal(column.type):
+        with suppress(*none):
+            texts = column.cast(pa.string()).to_pylist()
     values = []
     for index, text in enumerate(texts):
         try:
             values.append(column[index].as_py())
-        except (ValueError, OverflowError, pa.ArrowException):
+        except none:
             values.append(text)
     return values
 

@@ -25,6 +25,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _MOST_DIGITS = 80  # of what is rounded to see whether it would be; a decimal has 38
+MOST_PLACES = 150_000  # before or behind a decimal's point; PostgreSQL has 131,072 and 16,383
 _EXACT = Context(prec=_MOST_DIGITS, traps=[Inexact, InvalidOperation])
 
 
@@ -47,6 +48,8 @@ def as_string(value: Any) -> str:
         require_shallow(value)
         text = str(value) if type(value) is float and not math.isfinite(value) else written(value)
     elif isinstance(value, Decimal):
+        if abs(value.adjusted()) > MOST_PLACES:
+            raise ValueError
         text = f"{value:f}"
     else:
         text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
@@ -142,6 +145,8 @@ def _microseconds(value: WrittenNumber | int | float, unit_ms: float) -> int:
     if isinstance(value, int) and unit_ms >= 0.001:
         return value * round(1000 * unit_ms)
     number = Decimal(value.text if isinstance(value, WrittenNumber) else repr(value))
+    if number.adjusted() > _MOST_DIGITS:  # 1e999999 has a million of them as a whole number
+        raise ValueError
     moment = number * Decimal(repr(1000 * unit_ms))
     if number == number.to_integral_value() and moment != moment.to_integral_value():
         raise ValueError  # a timestamp has microseconds

@@ -20,6 +20,8 @@ from .columns import MOST_DIGITS, STREAM
 from .json_values import UnreadableMessage, WrittenNumber
 
 MOST_COLUMNS = 200
+MOST_LEFT_OUT = 100  # that are told by their names
+LONGEST_NAME = 200  # characters of a column's name
 DEEPEST = 3  # levels of objects that are looked into
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
@@ -49,19 +51,24 @@ def propose_columns(events: Sequence[Mapping[str, Any]], *, is_text: bool = Fals
     -------
     ColumnProposal
         Columns in the order in which fields were first seen, with values inside of objects behind their field; at most
-        `MOST_COLUMNS`.
+        `MOST_COLUMNS`. Whoever sends the events names their fields: of those that are left out `MOST_LEFT_OUT` are told.
     """
     columns: list[ProposedColumn] = []
     left_out: dict[str, str] = {}
+    left_out_count = 0
     taken = set(STREAM)
     for name in dict.fromkeys(name for event in events for name in event):
         reason = _unusable(name, taken)
         if reason or len(columns) >= MOST_COLUMNS:
-            left_out[name] = reason or f"there are more than {MOST_COLUMNS} columns"
+            left_out_count += 1
+            if left_out_count <= MOST_LEFT_OUT:
+                left_out[name[:LONGEST_NAME]] = reason or f"there are more than {MOST_COLUMNS} columns"
             continue
         taken.add(name.lower())
         values = [event.get(name) for event in events]
         columns.append(ProposedColumn(name, type_of(values, is_text=is_text, zone=zone), None in values))
+    if left_out_count > MOST_LEFT_OUT:
+        left_out["…"] = f"{left_out_count - MOST_LEFT_OUT:,} others are not listed"
     fields = tuple(columns)
     for column in fields:
         values = [event.get(column.name) for event in events]
@@ -136,6 +143,8 @@ def _unusable(name: str, taken: set[str]) -> str:
     """Why a field's name is no column's; empty where it is one."""
     if _NAME.fullmatch(name) is None:
         return "its name has other characters than letters, digits and _"
+    if len(name) > LONGEST_NAME:
+        return f"its name has more than {LONGEST_NAME} characters"
     if name.lower() in taken:
         return "another column has its name, whatever the case"
     return ""
@@ -156,7 +165,7 @@ def _within(
             if _NAME.fullmatch(key):
                 yield from _within(longer, (*path, key), inner, taken, zone)
             continue
-        if _NAME.fullmatch(key) is None or longer.lower() in taken:
+        if _NAME.fullmatch(key) is None or len(longer) > LONGEST_NAME or longer.lower() in taken:
             continue
         taken.add(longer.lower())
         kind = type_of(inner, zone=zone)

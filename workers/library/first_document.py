@@ -107,6 +107,8 @@ def _declared(first: FirstDataflow) -> dict[str, Any]:
     columns = [name if kind == "string" else f"{name}:{kind}" for name, kind in fields.items()]
     try:
         typed_columns(columns)
+        for column in first.columns:  # also those that are taken out of a field
+            typed_columns([f"value:{column.type}"])
     except InvalidConfig as error:
         raise _refused("columns", error.message, error.remedy) from None
     return {"columns": columns} if columns else {}

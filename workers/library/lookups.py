@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
+from .casting import MOST_PLACES
 from .columns import require_scalar, typed_columns
 from .config import InvalidConfig, settings
 from .databases import DatabaseLocation, locate, open_database
@@ -243,7 +244,7 @@ def _text(value: Any) -> str | None:
     """A key's value as it is compared: text; a number as short as it can be written, whole ones without a point."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    elif isinstance(value, Decimal) and value.is_finite():
+    elif isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) <= MOST_PLACES:
         text = f"{value:f}"
         value = (text.rstrip("0").rstrip(".") if "." in text else text) if value else "0"
     return None if value is None else str(value)

@@ -41,7 +41,8 @@ def _changed(actor: User, profile_id: UUID | str, verb: str, *, active: bool) ->
     require_measuring(viewer, team_id=profile.team_id)
     with audited(actor=actor, verb=verb, team=profile.team) as audit:
         if active:
-            require_room([profile.key], author=profile.author)
+            require_room(
+                [profile.key], author=profile.author, points=profile.points.count(), characters=len(profile.config))
         return _put(audit, profile, active=active)
 
 

@@ -53,7 +53,10 @@ def import_profiles(*, actor: User, text: str, machine: str = "") -> list[Profil
         Problem("invalid_profile", message, remedy, line=line, column=column_of(text, column))
         for line, column, message, remedy in (*problems, *_unstorable(entries)))
     with audited(actor=actor, verb="profile.import") as audit:
-        require_room({key_of(profile, None) for profile in profiles}, author=actor)
+        require_room(
+            {key_of(profile, None) for profile in profiles}, author=actor,
+            points=sum(len(profile.points) for profile in profiles),
+            characters=sum(len(profile.config) for profile in profiles))
         records = store_profiles(entries, audit=audit, author=actor)
         audit.subject = records[0]
         audit.details = {"profiles": len(records), "types": sorted({profile.task_type for profile in profiles})}

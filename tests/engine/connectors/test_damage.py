@@ -20,7 +20,10 @@ from workers.engine.connectors.contract import Message
 from workers.engine.connectors.file_pieces import FilePieces, FileReading
 from workers.engine.connectors.formats import MessageLayout, decode
 from workers.engine.sinks.rows import as_key
-from workers.library.json_values import json_ready, not_finite
+from workers.library import lookups
+from workers.library.arrow_types import rows_in
+from workers.library.casting import cast_to
+from workers.library.json_values import WrittenNumber, json_ready, not_finite
 
 FIELDS = {"n": "bigint", "text": "string"}
 MARKS = st.text(alphabet='a ",[]{}:\\\n', max_size=8)
@@ -155,6 +158,42 @@ def test_a_row_of_a_table_with_a_time_that_is_none_takes_no_other_with_it(times)
         piece = FilePieces(io.BytesIO(body), FileReading("f", format, columns=("n", "at"))).take()
         assert [message.values["n"] for message in piece.messages] == good
         assert len(piece.dead) == len(times) - len(good)
+
+
+@pytest.mark.parametrize("value", ["1e99999", "-1e999990", "0e999990", "1" * 5_000])
+def test_a_number_that_is_no_time_is_not_written_out(value):
+    """Eight characters took half a minute, in which Python did nothing else of the process that reads all sources."""
+    with pytest.raises(ValueError):
+        cast_to("timestamp")(WrittenNumber(value))
+    rows, reasons = requested(f'[{{"n":1,"at":{value}}},{{"n":2,"at":0}}]'.encode(), MessageLayout(
+        "json", {"n": "bigint", "at": "timestamp"}))
+    assert [row[0] for row in rows] == [2] and "is no timestamp" in reasons[0]
+
+
+@pytest.mark.parametrize("value", ["1e200000", "-1e-200000", "9e999999999"])
+def test_a_decimal_of_another_system_is_not_written_out(value):
+    with pytest.raises(ValueError):
+        cast_to("string")(Decimal(value))
+    assert lookups._text(Decimal(value)) == str(Decimal(value))
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Land", "../../etc/passwd", "+99:99", "UTC\0", "."])
+def test_times_of_a_zone_that_nobody_knows_take_no_other_message_with_them(zone):
+    """One such message ended its source, and came again whenever that was opened anew."""
+    times = pa.array([0], pa.int64())
+    schema = pa.schema([("n", pa.int64()), ("at", pa.timestamp("us", zone))])
+    table = pa.Table.from_arrays(
+        [pa.array([1]), pa.Array.from_buffers(schema.field("at").type, 1, times.buffers())], schema=schema)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_table(table)
+    body = sink.getvalue().to_pybytes()
+    layout = MessageLayout("arrow", {"n": "bigint", "at": "string"})
+    decoded = decode([Message(body, "m0"), Message(body[:-30], "m1")], layout, now_ms=0)
+    assert [letter.place for letter in decoded.dead] == ["m0", "m1"] and "field at" in decoded.dead[0].reason
+    [letter] = FilePieces(io.BytesIO(body), FileReading("f", "arrow", columns=("n", "at"))).take().dead
+    assert "cannot be read" in letter.reason
+    assert rows_in(table) == [{"n": 1, "at": f"what cannot be shown (timestamp[us, tz={zone}])"}]
 
 
 @given(st.integers(0, 3), st.integers(0, 400), st.binary(min_size=8, max_size=40), st.sampled_from(["snappy", "none"]))

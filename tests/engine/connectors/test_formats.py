@@ -178,6 +178,16 @@ def test_an_event_whose_time_is_too_far_ahead_of_its_arrival_is_a_dead_letter(ah
     assert not read(json.dumps({"at": NOW_MS + 1000 * ahead_s}).encode(), lets).dead
 
 
+@pytest.mark.parametrize(("at_ms", "is_dead"), [
+    (NOW_MS, False), (NOW_MS + 300_000, False), (NOW_MS + 301_000, True), (2**63 - 1, True), (-(2**63), True)])
+def test_a_time_that_a_message_has_instead_of_its_event_is_held_to_the_same(at_ms, is_dead):
+    """Its sender chooses it as well: one deletion of a key with a far time, and windows of all readers closed."""
+    layout = layout_of({"columns": ["at:bigint"], "time_field": "at"})
+    decoded = decode([Message(place="p", values={}, at_ms=at_ms)], layout, now_ms=NOW_MS)
+    assert list(decoded.times_ms) == ([] if is_dead else [at_ms]) and len(decoded.dead) == is_dead
+    assert all("the time of its message" in letter.reason for letter in decoded.dead)
+
+
 def test_a_number_says_which_partition_of_which_source_an_event_is_of():
     layout = MessageLayout("text")
     messages = [Message(b"x", partition=name) for name in ("t[0]", "t[1]", "t[0]")]

@@ -56,6 +56,17 @@ def test_values_of_every_type_arrive_as_they_are(address):
     assert repr(given) == repr(tuple(row.values())) and set(nothing) == {None}
 
 
+def test_of_a_reason_the_beginning_is_kept_however_much_the_other_system_says(address):
+    """Each of 1,000 events was kept in the broker with up to 16 MiB of what a table's trigger said: all dataflows
+    waited."""
+    run(address, "create table wordy (a bigint)", "create function say() returns trigger language plpgsql as "
+        "$$begin raise exception 'not %: %', new.a, repeat('x', 1000000); end$$",
+        "create trigger say before insert on wordy for each row execute function say()")
+    refused = written(address, "wordy", [[{"a": 1}, {"a": 2}]], {"a": "bigint"})
+    assert [row.row for row in refused] == [0, 1] and all(len(row.reason) <= 500 for row in refused)
+    assert refused[1].reason.startswith("is not taken by wordy: not 2: xxx")
+
+
 def test_a_time_that_python_has_none_for_arrives(address):
     run(address, "create table far (e timestamptz)")
     writer = open_postgresql(SinkOpening(

@@ -91,19 +91,19 @@ def batches_of(
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnreadableMessage]:
-    """The rows of a batch; one with a value that Python has none for (a time beyond the year 9999, text that is none)
-    is what says so, in its place."""
+    """The rows of a batch; one with a value that Python has none for (a time beyond the year 9999 or of a zone that
+    nobody knows, text that is none) is what says so, in its place."""
     try:
         yield from batch.to_pylist()
         return
-    except (pa.ArrowException, ValueError, OverflowError, OSError):
+    except Exception:  # it is anybody's data, and the libraries that make values of it say so in many ways
         pass
     for number in range(batch.num_rows):
         row: dict[str, Any] = {}
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             try:
                 row[name] = column[number].as_py()
-            except (pa.ArrowException, ValueError, OverflowError, OSError) as error:
+            except Exception as error:
                 yield UnreadableMessage(f"field {name} is {str(column.type)[:80]} and holds what cannot be read: "
                                  f"{str(error).encode(errors='backslashreplace').decode()[:100]}")
                 break

@@ -281,7 +281,7 @@ def _arrow(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_
                 yield "row", number, None, lambda row=row: _row_of_table(row, layout)
     except TooMuch:
         raise
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+    except Exception as error:  # as of its rows
         raise UnreadableMessage(f"is no Arrow IPC stream, or not all of it: {_plain(str(error))[:200]}") from None
 
 
@@ -349,15 +349,16 @@ def _moment(value: Any, layout: MessageLayout) -> datetime:
 
 def _time_ms(value: Any, layout: MessageLayout, now_ms: int, at_ms: int | None) -> int:
     """The event's time, or that of its message. An event without either has no place in time, and one that is too far
-    ahead would be a guess."""
-    if value is None and at_ms is not None:
-        return at_ms
-    if value is None:
+    ahead would be a guess: whoever sends it chooses both."""
+    if value is None and at_ms is None:
         raise UnreadableMessage(f"has no time in its field {layout.time_field}")
+    place = f"field {layout.time_field}" if value is not None else "the time of its message"
     try:
         if isinstance(value, str):
             value = _moment(value, layout)
-        if isinstance(value, datetime):
+        if value is None:
+            value = time_ms = int(at_ms or 0)
+        elif isinstance(value, datetime):
             time_ms = int(value.timestamp() * 1000)
         else:
             time_ms = int(float(value) * TIME_UNITS_MS[layout.time_unit]) if isinstance(value, Decimal) else int(
@@ -365,10 +366,10 @@ def _time_ms(value: Any, layout: MessageLayout, now_ms: int, at_ms: int | None) 
     except (ValueError, OverflowError, OSError):
         time_ms = LATEST_MS + 1
     if not FIRST_MS <= time_ms <= LATEST_MS:
-        raise UnreadableMessage(f"field {layout.time_field} is {str(value)[:80]!r}, which is no time")
+        raise UnreadableMessage(f"{place} is {str(value)[:80]!r}, which is no time")
     if layout.ahead_ms is not None and time_ms > now_ms + layout.ahead_ms:
         raise UnreadableMessage(
-            f"its time, field {layout.time_field}, is {(time_ms - now_ms) / 1000:.0f} s ahead of its arrival, and "
+            f"its time, {place}, is {(time_ms - now_ms) / 1000:.0f} s ahead of its arrival, and "
             f"ahead lets it be {layout.ahead_ms / 1000:.0f} s: mend the sender's clock, or name more in ahead")
     return time_ms
 

@@ -171,7 +171,8 @@ def _now_ms() -> int:
 
 def _unread(come: _Come) -> tuple[Unread, ...]:
     return tuple(
-        Unread(redacted(letter.reason), letter.place, redacted(letter.sample.decode(errors="replace"))[:SAMPLE])
+        Unread(redacted(letter.reason)[:MOST_WORDS], letter.place[:SAMPLE],
+               redacted(letter.sample.decode(errors="replace"))[:SAMPLE])
         for letter in reversed(list(come.dead)))
 
 

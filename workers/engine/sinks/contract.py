@@ -20,6 +20,8 @@ import pyarrow as pa
 from scheduler.contracts.offsets import Offset
 from scheduler.model.errors import WeirError
 
+REASON_CHARACTERS = 500
+
 
 class SinkAway(WeirError):
     """The other system does not answer; it is tried again."""
@@ -40,10 +42,14 @@ class Overtaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
-    """An event that the other system does not take: its place in the batch, and why."""
+    """An event that the other system does not take: its place in the batch, and why, of which the beginning is kept."""
 
     row: int
     reason: str
+
+    def __post_init__(self) -> None:
+        # The other system says it, and the broker keeps it for each event.
+        object.__setattr__(self, "reason", self.reason[:REASON_CHARACTERS])
 
 
 Refuse = Callable[[Sequence[RefusedRow]], None]
