@@ -16,7 +16,7 @@ def slot_of(rig: Rig) -> dict:
 
 
 def goes_on_whole(rig: Rig, channel: str) -> None:
-    """Numbers come on, each once and none left out. A channel without readers keeps the newest, so counts say nothing."""
+    """Numbers come on, each once and none left out. A channel without readers keeps the newest: counts say nothing."""
     before = max(numbers(rig, channel), default=-1)
     rig.wait(lambda: max(numbers(rig, channel), default=-1) > before, what="events go on")
     seen = numbers(rig, channel)
