@@ -1,5 +1,5 @@
-"""Mail by SMTP with one deadline for all of a delivery, and a bound for all replies: a server that sends a byte every now
-and then, or without end, is ended.
+"""Mail by SMTP with one deadline for all of a delivery, and a bound for all replies: a server that sends a byte every
+now and then, or without end, is ended.
 """
 
 from __future__ import annotations
