@@ -107,8 +107,8 @@ def test_a_look_that_says_very_much_is_not_read(world: World, broker: redis.Redi
     """What a look's process writes the site reads, for all who use it."""
     text = reading("mqtt", {"server": "mqtt.example.org:1883", "topics": ["a"]})
     look_id = begin_look(actor=world.carla, team=world.city, text=text, task_id="source")
-    told = json.loads(broker.hget(look_store.key(look_id), "state"))
-    broker.hset(look_store.key(look_id), "state", json.dumps(told | {"message": "x" * (1 << 20)}))
+    state = json.loads(broker.hget(look_store.key(look_id), "state"))
+    broker.hset(look_store.key(look_id), "state", json.dumps(state | {"message": "x" * (1 << 20)}))
     seen = look(viewer_of(world.carla), look_id)
     assert (seen.state, seen.code, len(seen.message) < 100) == (FAILED, "look_too_large", True)
     assert look_store.state_of(broker, look_id) == look_store.TOO_LONG

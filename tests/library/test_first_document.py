@@ -84,12 +84,13 @@ def test_what_cannot_be_done_is_told_at_its_answer(work: FirstWork, answer: str)
     assert refused.value.facts["answer"] == answer and refused.value.remedy
 
 
-@pytest.mark.parametrize("kind", ["((", "bigint) FROM (SELECT 1", "", "array<"])
+@pytest.mark.parametrize("kind", ["((", "bigint) FROM (SELECT 1", "array<"])
 def test_the_type_of_what_is_inside_of_a_field_is_one_of_a_column(kind: str) -> None:
     columns = (OwnColumn("outer"), OwnColumn("inner", kind, ("outer", "inner")))
     with pytest.raises(InvalidConfig) as refused:
         first_document(of(FirstWork(), columns))
     assert refused.value.facts["answer"] == "columns"
+    assert first_document(of(FirstWork(), (columns[0], OwnColumn("inner", "", ("outer", "inner")))))
 
 
 def test_a_time_that_is_no_column_is_told() -> None:

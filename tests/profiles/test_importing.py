@@ -92,7 +92,7 @@ def test_what_is_in_use_has_no_more_points_and_text_than_plans_may_read(world: W
     monkeypatch.setattr(stored_profiles, "PART_OF_PERSON", 2)
 
     def text(name: str) -> str:
-        config = '"{""of"":""' + name + '""}"'
+        config = f'"{{""of"":""{name}""}}"'
         return f"{HEADER},config\n{name},1,1,1,1,{config}\n{name},2,1,1,1,{config}\n"
 
     [first] = import_profiles(actor=world.carla, text=text("a-name"))

@@ -51,7 +51,8 @@ def propose_columns(events: Sequence[Mapping[str, Any]], *, is_text: bool = Fals
     -------
     ColumnProposal
         Columns in the order in which fields were first seen, with values inside of objects behind their field; at most
-        `MOST_COLUMNS`. Whoever sends the events names their fields: `MOST_LEFT_OUT` of those left out are told.
+        `MOST_COLUMNS`. Whoever sends the events names their fields: of those that are left out the first
+        `MOST_LEFT_OUT` are named.
     """
     columns: list[ProposedColumn] = []
     left_out: dict[str, str] = {}

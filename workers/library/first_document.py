@@ -124,7 +124,7 @@ def _taken_apart(columns: Sequence[OwnColumn]) -> str:
         path = "$" + "".join(f".{key}" for key in column.path[1:])
         value: exp.Expression = exp.Anonymous(
             this="get_json_object", expressions=[_column(column.path[0]), exp.Literal.string(path)])
-        if column.type != "string":
+        if column.type not in ("", "string"):
             value = exp.Cast(this=value, to=exp.DataType.build(column.type, dialect=Dialect))
         entries.append(exp.alias_(value, _identifier(column.name)))
     return _written(exp.Select(expressions=entries).from_(INPUT))

@@ -252,6 +252,19 @@ def test_a_registry_that_is_away_is_waited_for_and_one_that_refuses_is_told(serv
     registry.close()
 
 
+@pytest.mark.parametrize(("status", "raw"), [
+    (400, b"{}"), (422, b"{}"), (0, json.dumps({"schema": json.dumps(ORDERS | {"doc": "x" * (1 << 20)})}).encode())])
+def test_what_is_wrong_with_one_schema_holds_up_no_other_message(
+    server: Server, registry: Registry, status: int, raw: bytes
+) -> None:
+    """Some registries say 400 of a number that is none; whoever registers a large schema stopped all readers."""
+    server.status, server.raw = status, raw
+    with pytest.raises(UnreadableMessage, match="has schema 4294967295"):
+        registry.values_of(HEADER.pack(0, 2**32 - 1) + b"x")
+    server.status, server.raw = 0, b""
+    assert registry.values_of(framed(2, {"id": 1, "more": "x"})) == {"id": 1, "more": "x"}
+
+
 def test_a_registry_that_the_operator_does_not_allow_is_not_asked(server: Server) -> None:
     with pytest.raises(InvalidConfig, match="may not reach"):
         Registry("http://127.0.0.1:1")

@@ -126,8 +126,11 @@ class Registry:
         except (Unanswered, WrongAddress) as error:
             raise SourceAway(f"The schema registry does not answer: {error}.", remedy="It is tried again by itself."
                              ) from None
-        if answer.status == 404:
+        # What is wrong with one number, which anybody may write, must not hold up all other messages.
+        if answer.status in (400, 404, 422):
             raise UnreadableMessage(f"has schema {number}, which the registry does not know")
+        if answer.status == 200 and len(answer.body) > LARGEST_SCHEMA_BYTES:
+            raise UnreadableMessage(f"has schema {number}, which has more than {LARGEST_SCHEMA_BYTES:,} bytes")
         if answer.status in (401, 403):
             raise SourceRefused("The schema registry does not let its schemas be read.",
                                 remedy="See to registry_user and registry_password.")
