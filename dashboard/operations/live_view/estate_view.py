@@ -221,7 +221,7 @@ class OneLook:
     def __init__(self) -> None:
         self._views: dict[str, View] = {}  # by scope
         self._alike: dict[tuple[frozenset[str], frozenset[str]], View] = {}  # by dataflows, and those of own teams
-        self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
+        self._worked, self._figures = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
 
     def view_for(self, viewer: Viewer) -> View:
         """The view of this viewer."""
@@ -241,7 +241,7 @@ class OneLook:
             self._alike[alike] = view = View(
                 estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=readable)
             object.__setattr__(view, "worked", self._worked)
-            object.__setattr__(view, "known", self._known[alike[0]])
+            object.__setattr__(view, "known", self._figures[alike[0]])
         return self._alike[alike]
 
     @cached_property

@@ -203,7 +203,7 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
             version=int(version) if version.isdecimal() and len(version) < 10 else None,
             draft=None if version else _draft(request.POST, element))
     except WeirError as error:
-        return _refused(request, dataflow_id, error)
+        return _refusal_page(request, dataflow_id, error)
     flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
@@ -233,12 +233,12 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
         proposal = services.switch_key(key=key, **choice) if key else services.switch_alternate(
             at_once="at_once" in request.POST, along=along, **choice)
     except WeirError as error:
-        return _refused(request, dataflow_id, error)
+        return _refusal_page(request, dataflow_id, error)
     flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
 
-def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
+def _refusal_page(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
     flash.failure(request, error)
     return redirect("dynamic", dataflow_id)
 
