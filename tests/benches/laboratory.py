@@ -72,7 +72,7 @@ class Laboratory:
             self.estate, self._slots, base, task_types=task_types(), prices=Prices(trigger_ms=self.estate.trigger_ms),
             parts=parts(name))
         try:
-            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, on_stair=_told)
+            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, on_stair=_print)
         finally:
             recording.unlink()
             clear(self._folder)
@@ -109,7 +109,7 @@ def _host(address: str) -> str:
     return urlsplit(address).netloc.rpartition("@")[2]
 
 
-def _told(stair: StairFound) -> None:
+def _print(stair: StairFound) -> None:
     carried = stair.carried
     loads = ", ".join(f"{load.cpu:.0%}" for _, load in sorted(stair.loads.items()))
     print(

@@ -49,7 +49,7 @@ class Asked:
         return json.loads(self.body)
 
 
-async def _asked(
+async def _answer_to(
     method: str, path: str, headers: list[tuple[bytes, bytes]], chunks: AsyncIterator[bytes] | None, *,
     body: bytes = b"",
 ) -> Asked:
@@ -85,7 +85,7 @@ def asked(method: str, path: str, headers: dict[str, str] | None = None, *, most
         for _ in range(most // len(CHUNK) + 1):
             yield CHUNK
 
-    return asyncio.run(_asked(method, path, pairs, chunks() if most else None, body=body))
+    return asyncio.run(_answer_to(method, path, pairs, chunks() if most else None, body=body))
 
 
 def written() -> list[tuple[str, str]]:
@@ -172,7 +172,7 @@ def test_a_body_that_does_not_come_in_time_is_ended(committed_world: World, sett
             await asyncio.sleep(0.01)
             yield b" "
 
-    answer = asyncio.run(_asked("POST", "/api/validate", [], trickling()))
+    answer = asyncio.run(_answer_to("POST", "/api/validate", [], trickling()))
     assert (answer.status, answer.error["code"]) == (408, "too_slow") and "WEIR_BODY_WAIT_S" in answer.error["remedy"]
 
 
