@@ -65,7 +65,7 @@ class GraphForm:
     errors: Mapping[str, str] = field(default_factory=dict)
     meant: Document | None = None
     after: str = ""  # the task to choose then
-    told: str = ""  # what is to be said of it then
+    notes: str = ""  # what is to be said of it then
 
     @property
     def usual(self) -> list[ParameterField]:
@@ -219,7 +219,7 @@ def _remove(document: Document, post: Mapping[str, str], secrets: list[str], app
     task = written_task(document, post.get("task", ""))
     parent = next((stream["from"] for stream in document["streams"] if stream["to"] == task["id"]), "")
     return GraphForm("remove", task["id"], meant=remove_task(document, task["id"]), after=parent,
-                     told=f"{task['id']} is removed. Ctrl+Z brings it back.")
+                     notes=f"{task['id']} is removed. Ctrl+Z brings it back.")
 
 
 _FORMS: Mapping[str, Callable[[Document, Mapping[str, str], list[str], bool], GraphForm]] = {

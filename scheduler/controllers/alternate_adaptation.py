@@ -51,7 +51,7 @@ class Adapting(Controller):
                 continue
             if not dataflow.names and dataflow.bundles is None:
                 reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(
-                    dataflow.kept or ("None of its tasks has a policy that names controllers.",))))
+                    dataflow.left_alone or ("None of its tasks has a policy that names controllers.",))))
                 continue
             answer = answer_for(dataflow, evidence.algorithm)
             offer, reason = (None, "") if dataflow.bundles is None else choose_bundles(
@@ -74,7 +74,7 @@ def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer, no_bundles: st
     elif answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
         yield f"The algorithm would take {_slots(answer.more_slots)} more."
     yield from dataflow.expects
-    yield from dataflow.kept
+    yield from dataflow.left_alone
 
 
 def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Adaptations) -> Decision:

@@ -139,7 +139,7 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
     """A batch of several queries as one: what each batch takes for being one it takes once."""
     first, less = costs[0], len(costs) - 1
 
-    def one(figures: Sequence[float], fixed: float) -> float:
+    def of_one_batch(figures: Sequence[float], fixed: float) -> float:
         return max(max(figures), sum(figures) - less * fixed)
 
     def an_event(figures: Iterable[float]) -> float:
@@ -148,8 +148,8 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
 
     moving = first.rate_per_s > 0
     return BatchCost(
-        one([cost.batch_s for cost in costs], query.batch_s),
-        one([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
+        of_one_batch([cost.batch_s for cost in costs], query.batch_s),
+        of_one_batch([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
         an_event(cost.event_s for cost in costs) if moving else 0.0,
         an_event(cost.event_cpu_s for cost in costs) if moving else 0.0, max(cost.group_cpu_s for cost in costs))
 

@@ -122,10 +122,10 @@ class _NodeSlots:
         free[number] -= memory
         return number
 
-    def together(self) -> tuple[float, float, float]:
+    def node_sums(self) -> tuple[float, float, float]:
         """Free CPU and memory of all slots, and the memory of the emptiest."""
         if self._candidates is not None:
-            return self._candidates.together()
+            return self._candidates.node_sums()
         cpu = memory = 0.0
         # Not `sum`, which later Pythons make more exact than NumPy's.
         for free_cpu, free_memory in zip(self._cpu, self._memory, strict=True):
@@ -194,4 +194,4 @@ class _Nodes:
 
     def _refresh(self, name: str) -> None:
         rack, number = self._number[name]
-        self._racks[rack].put(number, *self._slots[name].together())
+        self._racks[rack].put(number, *self._slots[name].node_sums())

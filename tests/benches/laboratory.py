@@ -120,7 +120,7 @@ def _print(stair: StairFound) -> None:
 
 
 def _facts(planned: Schedule, base: Base) -> dict[str, Any]:
-    return told(planned) | {
+    return placement_document(planned) | {
         "load": os.getloadavg()[0], "base": {"cpu": base.cpu, "memory_mb": base.memory_mb}, "runs_as": runs_as(planned)}
 
 
@@ -133,7 +133,7 @@ def runs_as(planned: Schedule) -> dict[str, dict[str, list[float]]]:
         for task, counts in planned.placement.counts.items()}
 
 
-def told(planned: Schedule) -> dict[str, Any]:
+def placement_document(planned: Schedule) -> dict[str, Any]:
     """What is planned and predicted of a schedule."""
     limit = planned.prediction.routed.limit
     return {

@@ -162,7 +162,7 @@ def _stateless(
     prints = TaskPrints.of_what_is_built()
 
     def work(table: pa.Table) -> pa.Table:
-        with prints.told():
+        with prints.attributed():
             return checked(call(function, table, dict(arguments)), columns, function)
 
     def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,7 +194,7 @@ def _keyed(
     prints = TaskPrints.of_what_is_built()
 
     def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[Sequence]:
-        with prints.told():
+        with prints.attributed():
             return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
                                  on_error=on_error)
 

@@ -90,7 +90,7 @@ def _edit_notes(form: GraphForm, document: dict[str, Any]) -> str:
     before, after = (version.get("latency", []) for version in (document, form.meant or {}))
     before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
     gone = "Latency limits along its streams were removed with it." if len(after) < len(before) else ""
-    return f"{form.told} {gone}".strip()
+    return f"{form.notes} {gone}".strip()
 
 
 def _as_in_a_browser(text: str, changes: Sequence[TextChange]) -> list[dict[str, Any]]:

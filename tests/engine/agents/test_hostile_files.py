@@ -109,7 +109,7 @@ def test_marks_of_what_was_taken(tmp_path, put):
 @pytest.mark.parametrize("put", [*PUT.values(), *ARROW.values()], ids=[*PUT, *ARROW])
 def test_what_trials_are_fed_with(tmp_path, put):
     put(tmp_path / "feed.arrow")
-    assert ends(lambda: [feed.kept(tmp_path / "feed.arrow")]) == [None]
+    assert ends(lambda: [feed.read_kept(tmp_path / "feed.arrow")]) == [None]
 
 
 @pytest.mark.parametrize("name", [STATE, "0-000000000001.staged"])

@@ -55,14 +55,14 @@ def test_a_file_keeps_events_and_their_schema(tmp_path):
 @pytest.mark.parametrize("left", [0, 1, 0.5, -1])
 def test_a_file_that_a_power_loss_cut_short_is_as_good_as_none(tmp_path, left: float):
     path = tmp_path / "f.arrow"
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
     feed.write(path, [events(30)], schema_json="{}")
     whole = path.read_bytes()
-    assert feed.kept(path).events.num_rows == 30
+    assert feed.read_kept(path).events.num_rows == 30
     path.write_bytes(whole[:int(left * len(whole)) if isinstance(left, float) else left])
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
     path.write_bytes(bytes(len(whole)))
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
 
 
 def test_a_file_is_there_once_it_is_on_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch):

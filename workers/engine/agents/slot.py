@@ -304,7 +304,7 @@ class SlotLoop:
         self._tell({
             "state": state, "version": self._desired.version,
             "fragments": {run.id: self._report_of(run, now_ms) for run in runs if self._is_told(run)},
-            "events": events, "heap_mb": self._heap.heap_mb, "spark_page": driver_page.said(),
+            "events": events, "heap_mb": self._heap.heap_mb, "spark_page": driver_page.reported(),
         })
 
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
@@ -320,7 +320,7 @@ class SlotLoop:
         report = run.report(
             progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
             is_behind=self._hanging_watch.is_behind(run.id, now_ms=now_ms))
-        return {**report, **self._copies.told(run.id), **({"state": "left"} if run.id in self._left_ids else {})}
+        return {**report, **self._copies.facts_of(run.id), **({"state": "left"} if run.id in self._left_ids else {})}
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])

@@ -215,7 +215,7 @@ class ConnectorHost:
         if awaited is None or phase is not Phase.OWN:
             awaited = self._awaited_sources[task] = ConnectorReport(STARTING, _now_ms())
         token = self._store.open(
-            task, prepared.layout, known_readers=source.known, node=self._settings.node,
+            task, prepared.layout, known_readers=source.known_readers, node=self._settings.node,
             by_force=phase is Phase.OWN and _now_ms() - awaited.since_ms >= HELD_MS)
         if token is None:
             return False
@@ -247,7 +247,7 @@ class ConnectorHost:
         joined = [
             reader for reader, before in source.readers.items()
             if reader in registered or self._store.join(task, reader, predecessors=sorted(before))]
-        for reader in registered - source.known:
+        for reader in registered - source.known_readers:
             if made_in(reader) <= generation:  # one of a later plan has taken over already: a slot may hear first
                 self._store.leave(task, reader)
         if len(joined) < len(readers):

@@ -47,7 +47,7 @@ class DeltaWriter:
         self._written_version = self._version()
         if self._table is not None:
             self._require_columns()
-        self.notice = "" if self._written_version is not None or opening.known <= START else (
+        self.notice = "" if self._written_version is not None or opening.known_offset <= START else (
             f"{self._title} is not the one that was written: it was deleted"
             + (", and is made anew with the next events. " if self._table is None else " and made anew. ")
             + "What was written before is not in it. “Write again” on the sink's page writes what is kept of that.")

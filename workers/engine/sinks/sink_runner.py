@@ -87,7 +87,7 @@ class SinkRunner(Retried):
             self._find_place(writer, noted)
             while not self._stopping.is_set():
                 self._become(RUNNING)
-                order = store.asked(sink.channel)
+                order = store.oldest_order(sink.channel)
                 if order is not None:
                     count = write_again(
                         order, writer, store, sink, committed=self._place, position=self._position)

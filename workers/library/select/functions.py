@@ -47,7 +47,7 @@ def _first(kinds: Kinds) -> str | None:
 def _common(kinds: Kinds) -> str | None:
     result: str | None = types.VOID
     for kind in kinds:
-        result = types.together(result, kind)
+        result = types.common_kind(result, kind)
     return result
 
 

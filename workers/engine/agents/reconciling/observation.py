@@ -65,7 +65,8 @@ class Observer:
         """All that stands on disk of a fragment."""
         store = self._context.store
         return Records(
-            known=store.known(fragment_id), own=store.own(fragment_id), begun=store.begun(fragment_id),
+            chain=store.known_fragment(fragment_id), own_record=store.own_fragment(fragment_id),
+            begun=store.begun(fragment_id),
             progress=store.progress(fragment_id), has_begun=store.has_begun(fragment_id),
             has_ended=store.has(fragment_id, "ended"), is_paused=store.has(fragment_id, "paused"),
             has_left=store.has(fragment_id, "left"), standby=store.standby(fragment_id),
@@ -149,7 +150,7 @@ class Observer:
             return None
         if not source_offset:
             return None
-        source = (records.known or action.fragment).tasks[0]
+        source = (records.chain or action.fragment).tasks[0]
         return self._context.engine.due_ms(source, source_offset["next"])
 
 
@@ -215,10 +216,10 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
             return Wishes()  # what it reads is looked at when it has taken over
         return Wishes(tuple(dict.fromkeys([*(item.channel for item in inputs_foreseen(fragment)), *fragment.written])))
     channels = [*channels_of(inputs_of(fragment, records)), *records.progress.offsets]
-    may_go_on = records.known is not None and (records.is_paused or bool(records.progress.offsets))
+    may_go_on = records.chain is not None and (records.is_paused or bool(records.progress.offsets))
     if not may_go_on:
         return Wishes(tuple(dict.fromkeys(channels)))
-    channels += [*fragment.written, *records.known.written]
+    channels += [*fragment.written, *records.chain.written]
     return Wishes(tuple(dict.fromkeys(channels)), (fragment.id,))
 
 

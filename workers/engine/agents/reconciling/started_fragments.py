@@ -60,7 +60,7 @@ class SlotStore:
         fragments = (WANTED_FRAGMENTS.loads(path.read_text()) for path in sorted(self.folder.glob("*.json")))
         return {fragment.id: fragment for fragment in fragments}
 
-    def own(self, fragment_id: str) -> WantedFragment | None:
+    def own_fragment(self, fragment_id: str) -> WantedFragment | None:
         """The slot's own record of a fragment, until it is forgotten; None where it has none."""
         try:
             return WANTED_FRAGMENTS.loads(self._own_path(fragment_id).read_text())
@@ -78,7 +78,7 @@ class SlotStore:
         if not self._own_path(fragment.id).exists():
             write_atomically(self._own_path(fragment.id), _text_of(fragment))
 
-    def known(self, fragment_id: str) -> WantedFragment | None:
+    def known_fragment(self, fragment_id: str) -> WantedFragment | None:
         """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
         try:
             return WANTED_FRAGMENTS.loads(self._beside(fragment_id, "json").read_text())

@@ -118,10 +118,10 @@ class QueryCopies:
         """True where a copy is to be made as soon as the batch of a fragment that is under way has ended."""
         return fragment_id in self._rests
 
-    def told(self, fragment_id: str) -> Mapping[str, Any]:
+    def facts_of(self, fragment_id: str) -> Mapping[str, Any]:
         """The part of reports about the copies of a fragment's state, where any are asked for: fields of
         `QueryReport`."""
-        return self._pace.told(fragment_id, self._facts.get(fragment_id, {})) if self._most else {}
+        return self._pace.facts_of(fragment_id, self._facts.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class QueryCopies:
 
     def _let_go(self, fragment: WantedFragment, *, needed: Collection[str]) -> None:
         """Keep nothing in channels that the query and all copies have left out, at their end."""
-        reader, recorded = keys.copies_reader(fragment.id), self._store.known(fragment.id)
+        reader, recorded = keys.copies_reader(fragment.id), self._store.known_fragment(fragment.id)
         names = channels_of((*fragment.inputs, *(recorded.inputs if recorded is not None else ())))
         infos, _ = self._channels.look([name for name in names if name not in needed])
         for name, info in infos.items():

@@ -220,7 +220,7 @@ class Measurement:
             return None
         chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in self._order.feed]
         path = feed.path_of(self._settings.data_dir, feed.digest(chain, self._task_types))
-        if feed.kept(path) is None:  # or it was damaged: then it is made anew
+        if feed.read_kept(path) is None:  # or it was damaged: then it is made anew
             self._tell("feed")
             self._ask(
                 "feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path),

@@ -45,7 +45,7 @@ class CopyPace:
         """No other copies are sent any more."""
         self._remainders = {name: remaining for name, remaining in self._remainders.items() if name in names}
 
-    def told(self, fragment_id: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    def with_times(self, fragment_id: str, facts: Mapping[str, Any]) -> Mapping[str, Any]:
         """The facts for a report on a fragment's copies, and while it has too few in how many ms about those are there
         that are on their way (``copy_left_ms``). That is left out where one is not made yet, or nothing of its kind was
         sent lately."""

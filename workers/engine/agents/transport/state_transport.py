@@ -247,7 +247,7 @@ class Carrier:
             name = heir.inherits[-1]
             if name in desired.outgoing or name in desired.wanted or not self._is_due(heir.id):
                 continue
-            if heir.id in self._store.taken() or self._store.known(name) is not None:
+            if heir.id in self._store.taken() or self._store.known_fragment(name) is not None:
                 self._settled_names.add(heir.id)
                 continue
             with self._alone(heir.id):
