@@ -52,7 +52,7 @@ class Case:
     """
 
     kind: str
-    own: bool
+    is_own: bool
     money_per_hour: float
     touches_others: bool
     pause_ms: float
@@ -82,7 +82,7 @@ class Clause:
         """True if the clause is about this case."""
         return (
             (not self.kinds or case.kind in self.kinds)
-            and (self.whose == "any" or (self.whose == "own") is case.own)
+            and (self.whose == "any" or (self.whose == "own") is case.is_own)
             and (self.above_money_per_hour is None or case.money_per_hour > self.above_money_per_hour))
 
 
@@ -299,7 +299,7 @@ def case_of(plan: Plan, *, team: str, pause_ms: float, reaches: frozenset[str] =
     owner, price = plan.dataflow.team, plan.price
     pays_more = any(change.team != owner and change.money_per_hour_delta > 0 for change in plan.bill_changes)
     return Case(
-        kind=plan.kind, own=team == owner,
+        kind=plan.kind, is_own=team == owner,
         money_per_hour=0.0 if price is None else price.money_per_hour_delta + price.slots_per_hour_delta,
         touches_others=pays_more or any(name != owner for name in plan.touched_teams),
         pause_ms=pause_ms, reaches=reaches)

@@ -66,7 +66,7 @@ def savepoint_of(
         Its states are not of one moment, or cannot be kept; the error names the tasks.
     """
     submitted = submitted_in(estate, dataflow_id)
-    tasks = _kept(dataflow, task_types)
+    tasks = _saved_tasks(dataflow, task_types)
     if submitted.paused:
         raise NoExactSavepoint(
             f"{submitted.name} is paused, and a savepoint is taken by its query while it works.",
@@ -140,7 +140,7 @@ def beginnings(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) ->
     """The beginning of each task of a dataflow from a savepoint, in the document's order; then what the savepoint alone
     has.
     """
-    keeping = {task.id for task in _kept(dataflow, task_types)}
+    keeping = {task.id for task in _saved_tasks(dataflow, task_types)}
     of_dataflow = [_beginning(saved, dataflow, task, task_types) if task.id in keeping
                    else TaskBeginning(task.id, "nothing", "keeps no state") for task in dataflow.tasks]
     lacking = sorted(saved.tasks.keys() - keeping)
@@ -169,7 +169,7 @@ def identity_apart(dataflow_id: str, saved: SavedStates) -> str:
     return f"{dataflow_id}:{saved.id}"
 
 
-def _kept(dataflow: Dataflow, task_types: TaskTypes) -> list[Task]:
+def _saved_tasks(dataflow: Dataflow, task_types: TaskTypes) -> list[Task]:
     """The tasks that a savepoint is made of: sources, for their positions, and those that keep state."""
     return [task for task in dataflow.tasks
             if task_types[task.type].kind == "source" or task_types[task.type].stateful]

@@ -203,7 +203,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     ceased = [*rested, *(task_id for task_id in unmerged.stopped if is_working(estate, task_id))]
     return plan_of_change(
         REMOVE, estate, submitted, change, heads=heads_of(change.after.values()),
-        reused=unmerged.kept,
+        reused=unmerged.staying,
         stopped=stopped,
         rested=rested,
         price=price_of_rearrangement(
@@ -211,7 +211,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
             queries_stopped=queries_ceased(change),
             ceases=turned_cost(estate, ceased, task_types=task_types, prices=prices)),
         bill_changes=() if submitted.paused else bill_changes(
-            estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
+            estate, unmerged.staying, team=submitted.team, comes=False, task_types=task_types, prices=prices),
     )
 
 

@@ -77,12 +77,12 @@ class ReadTrackingView:
 
     def __init__(self, estate: EstateView) -> None:
         self._estate = estate
-        self._noted: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
+        self._answers: dict[str, dict[str, Any]] = {part: {} for part in PARTS}
         self.generation = estate.generation
-        self.tasks: Mapping[str, RunningTask] = _Noting(estate.tasks, self._noted[TASKS])
-        self.submitted: Mapping[str, Submitted] = _Noting(estate.submitted, self._noted[SUBMITTED])
-        self.fragments: Mapping[str, Fragment] = _Noting(estate.fragments, self._noted[FRAGMENTS])
-        self.places: Mapping[str, tuple[str, int]] = _Noting(estate.places, self._noted[PLACES])
+        self.tasks: Mapping[str, RunningTask] = _Noting(estate.tasks, self._answers[TASKS])
+        self.submitted: Mapping[str, Submitted] = _Noting(estate.submitted, self._answers[SUBMITTED])
+        self.fragments: Mapping[str, Fragment] = _Noting(estate.fragments, self._answers[FRAGMENTS])
+        self.places: Mapping[str, tuple[str, int]] = _Noting(estate.places, self._answers[PLACES])
         self.teams_apart = estate.teams_apart  # who changes that makes another generation
         self.settings = estate.settings  # not noted: intervals change all the time, and no plan follows from them
 
@@ -111,15 +111,15 @@ class ReadTrackingView:
 
     def siblings_in(self, siblings: kin.Siblings) -> kin.Siblings:
         """Siblings that note what is looked up."""
-        return _NotingSiblings(siblings, self._noted[SIBLINGS])
+        return _NotingSiblings(siblings, self._answers[SIBLINGS])
 
     def reads(self, plan: Plan) -> Reads:
         """The look-ups of a plan, and the loads of slots that it counts on."""
         slots = counted_on(plan)
         loads = self._estate.slot_loads(slots)
-        noted = {**self._noted, SLOTS: {slot: loads.get(slot) for slot in sorted(slots)}}
+        noted = {**self._answers, SLOTS: {slot: loads.get(slot) for slot in sorted(slots)}}
         paying = {
-            task_id: str(users.count - users.paused) for task_id, users in sorted(self._noted[USERS].items())}
+            task_id: str(users.count - users.paused) for task_id, users in sorted(self._answers[USERS].items())}
         digests = {
             part: {key: _digest(part, answer) for key, answer in sorted(answers.items())}
             for part, answers in noted.items() if answers}
@@ -127,7 +127,7 @@ class ReadTrackingView:
         return Reads(digests | begun | ({PAYING: paying} if paying else {}))
 
     def _note(self, part: str, key: str, answer: T) -> T:
-        self._noted[part][key] = answer
+        self._answers[part][key] = answer
         return answer
 
 
@@ -214,7 +214,7 @@ class _Noting(Mapping[str, T], Generic[T]):
     """A mapping that notes what is looked up: the value, or None where there is none."""
 
     def __init__(self, rows: Mapping[str, T], noted: dict[str, Any]) -> None:
-        self._rows, self._noted = rows, noted
+        self._rows, self._answers = rows, noted
 
     def expect(self, keys: Iterable[str]) -> None:
         """Passed on: reading ahead is no look-up."""
@@ -222,9 +222,9 @@ class _Noting(Mapping[str, T], Generic[T]):
 
     def __getitem__(self, key: str) -> T:
         if key in self._rows:
-            self._noted[key] = value = self._rows[key]
+            self._answers[key] = value = self._rows[key]
             return value
-        self._noted[key] = None
+        self._answers[key] = None
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
@@ -236,7 +236,7 @@ class _Noting(Mapping[str, T], Generic[T]):
 
 class _NotingSiblings:
     def __init__(self, siblings: kin.Siblings, noted: dict[str, Any]) -> None:
-        self._siblings, self._noted = siblings, noted
+        self._siblings, self._answers = siblings, noted
 
     def expect(self, kins: Iterable[str]) -> None:
         """Passed on."""
@@ -244,5 +244,5 @@ class _NotingSiblings:
 
     def siblings(self, kin_id: str) -> Sequence[RunningTask]:
         """The running tasks of this kin."""
-        self._noted[kin_id] = alike = self._siblings.siblings(kin_id)
+        self._answers[kin_id] = alike = self._siblings.siblings(kin_id)
         return alike

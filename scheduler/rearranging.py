@@ -33,12 +33,12 @@ def plan_pause(
     change = adjust(estate, unmerged.activities)
     return plan_of_rearrangement(
         PAUSE, estate, _turned(submitted), change, heads=heads_of(change.after.values()),
-        reused=unmerged.kept,
+        reused=unmerged.staying,
         rested=rested,
         task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
         ceases=turned_cost(estate, rested, task_types=task_types, prices=prices),
         bill_changes=bill_changes(
-            estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
+            estate, unmerged.staying, team=submitted.team, comes=False, task_types=task_types, prices=prices),
         why=why)
 
 

@@ -82,13 +82,13 @@ class ReplicatedPipeline(Pipeline):
     """Commands that count once the replicas have what they wrote."""
 
     def _execute_transaction(self, connection: Any, commands: Any, raise_on_error: bool) -> Any:
-        return self._awaited(connection, commands, super()._execute_transaction(connection, commands, raise_on_error))
+        return self._await_all(connection, commands, super()._execute_transaction(connection, commands, raise_on_error))
 
     def _execute_pipeline(self, connection: Any, commands: Any, raise_on_error: bool) -> Any:
-        return self._awaited(connection, commands, super()._execute_pipeline(connection, commands, raise_on_error))
+        return self._await_all(connection, commands, super()._execute_pipeline(connection, commands, raise_on_error))
 
     @staticmethod
-    def _awaited(connection: Any, commands: Any, answers: Any) -> Any:
+    def _await_all(connection: Any, commands: Any, answers: Any) -> Any:
         if any(_writes(args) for args, _ in commands):
             await_replicas(_asking(connection))
         return answers

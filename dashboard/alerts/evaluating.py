@@ -47,7 +47,7 @@ def evaluate_round(*, now_s: int) -> int:
         teams = [None, *Team.objects.order_by("pk")]
         rules, stops = rules_by_team(teams), emergency_stops()
         scopes = [EvaluationScope(team, now_s, stops) for team in teams]
-        idle = {scope.team for scope in scopes if scope.team and not (scope.own or scope.stopped)}
+        idle = {scope.team for scope in scopes if scope.team and not (scope.own_records or scope.stopped)}
         # A team without dataflows may have alerts left, which are over then.
         alerted = set(_open_alerts().filter(team__in=idle).values_list("team", flat=True))
         for scope in scopes:

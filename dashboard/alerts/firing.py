@@ -40,7 +40,7 @@ def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:
         Q(team=None) | Q(dataflow__isnull=False)).order_by("pk")))
     for alert in rows:
         keys = alert.dataflow_ids
-        if alert.team_id is not None and view.own.isdisjoint(keys):
+        if alert.team_id is not None and view.own_ids.isdisjoint(keys):
             continue
         if alert.kind in _OF_FINDINGS and not named.isdisjoint([alert.element, *keys]):
             continue

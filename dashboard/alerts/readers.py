@@ -71,7 +71,7 @@ class EvaluationScope:
         return findings(self.view)
 
     @cached_property
-    def own(self) -> Mapping[str, DataflowRecord]:
+    def own_records(self) -> Mapping[str, DataflowRecord]:
         """The team's dataflows that run, by id."""
         return {key: record for key, record in self.view.records.items()
                 if self.team is not None and record.team_id == self.team.pk and record.status == RUNNING}
@@ -84,7 +84,7 @@ class EvaluationScope:
     @cached_property
     def tasks(self) -> Mapping[str, str]:
         """The running tasks that work for them, each with one of the dataflows."""
-        return {task: key for key in self.own for task in self.view.estate.submitted[key].running.values()
+        return {task: key for key in self.own_records for task in self.view.estate.submitted[key].running.values()
                 if is_working(self.view.estate, task)}
 
     @property
@@ -95,7 +95,7 @@ class EvaluationScope:
     @cached_property
     def latencies(self) -> Mapping[Series, str]:
         """The series of the dataflows' latencies, each with its dataflow."""
-        return {Series(DATAFLOW, key, "latency_p99_ms"): key for key in self.own}
+        return {Series(DATAFLOW, key, "latency_p99_ms"): key for key in self.own_records}
 
     @cached_property
     def streams(self) -> Mapping[Series, tuple[str, str]]:
@@ -117,7 +117,7 @@ class EvaluationScope:
 
     def of_dataflow(self, dataflow_id: str) -> str:
         """A dataflow's name."""
-        return self.own[dataflow_id].name
+        return self.own_records[dataflow_id].name
 
 
 def _latency(evidence: EvaluationScope) -> Readings | None:
@@ -134,9 +134,9 @@ def _latency_limit(evidence: EvaluationScope) -> Readings | None:
     if not evidence.is_heard:
         return None
     readings: Readings = {Element(DATAFLOW, key): AlertReading(value=0.0, cause="latency_limit", dataflow=key)
-                          for key in evidence.own}
+                          for key in evidence.own_records}
     for finding in evidence.findings:
-        if finding.part == "limit" and finding.severity != NOTE and finding.name in evidence.own:
+        if finding.part == "limit" and finding.severity != NOTE and finding.name in evidence.own_records:
             readings[Element(DATAFLOW, finding.name)] = AlertReading(
                 value=1.0, cause="latency_limit", dataflow=finding.name, text=finding.cause, remedy=finding.remedy)
     return readings
@@ -182,7 +182,7 @@ def _failing(evidence: EvaluationScope) -> Readings | None:
         if finding.severity != BAD or finding.part not in _NEEDED:
             continue
         for user in finding.dataflows:
-            if user["id"] in evidence.own:
+            if user["id"] in evidence.own_records:
                 readings.setdefault(Element(DATAFLOW, user["id"]), AlertReading(
                     value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"], name=user["name"],
                     text=finding.cause, remedy=finding.remedy))
@@ -258,7 +258,7 @@ def _farthest(drifts: list[Mapping[str, float]]) -> float:
 
 def _broken_promise(evidence: EvaluationScope) -> Readings | None:
     readings: Readings = {}
-    for key in in_force(list(evidence.own)):
+    for key in in_force(list(evidence.own_records)):
         outcome = outcome_of(evidence.viewer, key)
         if not outcome.judged or outcome.of_before:
             readings[Element(DATAFLOW, key)] = AlertReading(value=None, cause="promise", dataflow=key)
@@ -303,7 +303,7 @@ def _unreachable(evidence: EvaluationScope) -> Readings | None:
 
 def _emergency_stop(evidence: EvaluationScope) -> Readings | None:
     running: Readings = {Element(DATAFLOW, key): AlertReading(value=0.0, cause="emergency_stop", dataflow=key)
-                         for key in evidence.own}
+                         for key in evidence.own_records}
     return running | {
         Element(DATAFLOW, key): AlertReading(
             value=1.0, cause="emergency_stop", dataflow=key,

@@ -60,7 +60,7 @@ def _rules_in_force(team: Team | None, rows: Iterable[RuleRow]) -> list[RuleInFo
 
 def _in_force(kind: RuleKind, row: RuleRow | None, team: Team | None) -> RuleInForce:
     if row is None:
-        return RuleInForce(kind.rule(scope_of(team)), kind, enabled=not kind.asked)
+        return RuleInForce(kind.rule(scope_of(team)), kind, enabled=not kind.on_request)
     rule = kind.rule(
         row.scope, threshold=row.threshold, clear_threshold=row.clear_threshold, for_s=row.for_s,
         clear_for_s=row.clear_for_s, severity=row.severity)

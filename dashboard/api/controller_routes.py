@@ -129,7 +129,7 @@ def dry_run(
 def _controller(row: selectors.ControllerSummary) -> dict[str, Any]:
     return row_of(
         ControllerRow, row.controller, decided=row.decided.isoformat() if row.decided else None,
-        promises_kept=row.kept, promises_broken=row.broken, in_flight=row.open, teams=[
+        promises_kept=row.promises_kept, promises_broken=row.promises_broken, in_flight=row.open, teams=[
             row_of(TeamPolicy, team.policy, team=team.slug, left_in_hour=team.left.in_hour,
                    left_in_day=team.left.in_day)
             for team in row.teams])

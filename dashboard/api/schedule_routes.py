@@ -66,7 +66,7 @@ def schedules(
         "routing": choice.routing,
         "blocked": problem.blocked,
         "free_slots": room.free,
-        "own_slots": room.own,
+        "own_slots": room.own_slots,
         "shared_slots": room.shared,
         "tasks": [task_row(profiled) for profiled in options.basis_of(problem, schedule_options.job)]
         if schedule_options.job

@@ -151,7 +151,7 @@ class _Seen:
         self, estate: Estate, node: str, fragments: Sequence[Fragment], at: datetime, *, is_silent: bool,
         holders: Mapping[str, str],
     ) -> None:
-        self._estate, self._node, self._at = estate, node, at
+        self._estate, self._node, self._now = estate, node, at
         users = list({user for fragment in fragments for user in self._users(fragment)})
         self._records = DataflowRecord.objects.select_related("team").in_bulk(users)
         moves = Proposal.objects.relocating().select_related("plan", "rollback_plan", "dataflow__team")
@@ -243,14 +243,14 @@ class _Seen:
         if proposal is not None:
             again_at = proposal.plan.created + timedelta(seconds=pause_s(
                 proposal.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
-            if self._at < again_at:
+            if self._now < again_at:
                 reason = (proposal.plan.error or {}).get("message", "The estate has changed since it was planned.")
                 return Hold("No plan of its move stands.", proposal, reason, again_at)
         if tried:
             last = tried[-1]
             again_at = last.finished_at + timedelta(seconds=pause_s(
                 len(tried), first_s=TAKEN_BACK_S, most_s=MOST_TAKEN_BACK_S))
-            if self._at < again_at:
+            if self._now < again_at:
                 return Hold(
                     f"Its move to {last.plan.options['slot']} did not finish, and was rolled back.", last,
                     last.rollback_plan.options.get("why", ""), again_at)

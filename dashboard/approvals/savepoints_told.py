@@ -102,11 +102,11 @@ def savepoints_told(viewer: Viewer, dataflow_id: UUID | str) -> SavepointsOfData
         hindrance = refusal.full_message
     rows = SavepointRow.objects.filter(dataflow=record).select_related("taken_by")
     return SavepointsOfDataflow(
-        [_told(row) for row in rows], SavepointRow.objects.filter(team=record.team_id).count(), SAVEPOINTS.most,
+        [_savepoint(row) for row in rows], SavepointRow.objects.filter(team=record.team_id).count(), SAVEPOINTS.most,
         expected, hindrance)
 
 
-def _told(row: SavepointRow) -> NamedSavepoint:
+def _savepoint(row: SavepointRow) -> NamedSavepoint:
     return NamedSavepoint(
         row.pk, row.name, row.note, row.version, row.taken_by.username, row.taken_at, row.state, row.cause,
         sorted(row.tasks), row.node, row.fragment, row.size_bytes,

@@ -64,7 +64,7 @@ def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
         estate, task_types=jobs.task_types(), prices=tariff()).types(submitted.running.values())
     works = submitted is not None and not submitted.paused
     reads_bill = viewer.superuser or record.team_id in viewer.roles
-    slots, kept_per_hour = _kept(str(record.pk)) if works and submitted.scheduled else (0, None)
+    slots, kept_per_hour = _kept_slots(str(record.pk)) if works and submitted.scheduled else (0, None)
     return DataflowCost(
         settings.CURRENCY, works, figures.whole, figures.part if reads_bill and submitted is not None else None,
         None if submitted is None else _planned(record), _for_latency(record) if reads_bill else None, costs.queries,
@@ -77,7 +77,7 @@ def _planned(record: DataflowRecord) -> CostFigure | None:
     return None if proposal is None else planned_figure(record, plan_record=proposal.plan)
 
 
-def _kept(dataflow_id: str) -> tuple[int, float | None]:
+def _kept_slots(dataflow_id: str) -> tuple[int, float | None]:
     """The number of slots that the schedule keeps by which it runs, and their hourly price."""
     in_force = plans_in_force([dataflow_id]).get(dataflow_id)
     if in_force is None or not in_force.has_promise:

@@ -138,7 +138,7 @@ def bill_of(viewer: Viewer, dataflow_id: UUID | str, period: Period) -> tuple[Da
     sums = _in(period).filter(dataflow=record).values("fingerprint").annotate(**_SUMS).order_by()
     charges = {row["fingerprint"]: _charge(row) for row in sums}
     needs: dict[str, NeedRow] = {need.fingerprint: need for need in record.needs.order_by("since")}
-    others = _others(viewer, record, charges, period)
+    others = _other_dataflows(viewer, record, charges, period)
     rows = [
         TaskBill(
             task=needs[fingerprint].task_id, type=needs[fingerprint].type, fingerprint=fingerprint, charge=charge,
@@ -221,7 +221,7 @@ def _charge(row: dict[str, Any]) -> Charge:
             Amounts(cpu_us=row["limit_cpu_us"], cost_nanos=row["limit_nanos"]), row["limit_known_ms"]))
 
 
-def _others(
+def _other_dataflows(
     viewer: Viewer, record: DataflowRecord, fingerprints: Iterable[str], period: Period
 ) -> dict[str, tuple[DataflowRecord, ...]]:
     """The other dataflows that had a part in each running task, as far as the viewer may know of them."""

@@ -51,12 +51,12 @@ def settled_slots(
     names = {name for slot in settled for name in growth[slot].queries}
     divided = set(BundleSlot.objects.filter(bundle__in=names).values_list("bundle", flat=True)) if names else set()
     return {
-        slot: _seen(growth[slot], tasks[slot], charged, seconds=(at - last[slot].at).total_seconds())
+        slot: _slot_seen(growth[slot], tasks[slot], charged, seconds=(at - last[slot].at).total_seconds())
         for slot in settled if not divided & growth[slot].queries.keys()
         and all(task in charged for of_query in tasks[slot].values() for task, _, _ in of_query)}
 
 
-def _seen(growth: Counters, tasks: Tasks, charged: Mapping[str, ChargedTask], *, seconds: float) -> SlotSeen:
+def _slot_seen(growth: Counters, tasks: Tasks, charged: Mapping[str, ChargedTask], *, seconds: float) -> SlotSeen:
     return SlotSeen(seconds, 1000 * growth.cpu_ms, tuple(
         _query_seen(name, counts, tasks[name], charged, seconds=seconds)
         for name, counts in sorted(growth.queries.items()) if counts["batches"] or APART in counts))

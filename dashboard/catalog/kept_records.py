@@ -14,20 +14,20 @@ from django.db.models import QuerySet
 
 from dashboard.catalog.models import DataflowRecord
 
-_kept: tuple[list[Any], Sequence[DataflowRecord]] = ([], ())
+_kept_records: tuple[list[Any], Sequence[DataflowRecord]] = ([], ())
 
 
 def records_of(ids: Collection[str]) -> Sequence[DataflowRecord]:
     """The existing ones of these dataflows, each with its team. To be read: others have the same objects."""
-    global _kept
+    global _kept_records
     if not ids:
         return ()
     rows = DataflowRecord.objects.filter(pk__in=list(ids)).select_related("team")
-    answer, (before, records) = _answer_to(rows), _kept
+    answer, (before, records) = _answer_to(rows), _kept_records
     if answer != before:
         records = list(rows)
         if _answer_to(rows) == answer:  # else they changed meanwhile: it is not known which rows these records are of
-            _kept = (answer, records)
+            _kept_records = (answer, records)
     return records
 
 

@@ -46,7 +46,7 @@ _OF_DJANGO = DjangoHelpFormatter.show_last - {"--verbosity"}
 def described() -> str:
     """The whole document. Django must be set up."""
     with patch.dict(os.environ, {**_plain_environment(), "COLUMNS": WIDTH}, clear=True):
-        texts = {word: _asked(*module) for word, module in LAUNCHER.items()} | dict(_of_django()) | {"test": TEST}
+        texts = {word: _help_text(*module) for word, module in LAUNCHER.items()} | dict(_of_django()) | {"test": TEST}
     return BEGINNING + "\n".join(f"## {word}\n\n```\n{text}```\n" for word, text in sorted(texts.items()))
 
 
@@ -55,7 +55,7 @@ def _plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("WEIR_") and name != "REDIS_URL"}
 
 
-def _asked(module: str, *words: str) -> str:
+def _help_text(module: str, *words: str) -> str:
     command = (sys.executable, "-P", "-m", module, *words, "--help")
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 

@@ -51,7 +51,7 @@ class _Body:
     def __init__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self._headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        self._taken, self._limit = 0, settings.ANONYMOUS_BYTES
+        self._received_bytes, self._limit = 0, settings.ANONYMOUS_BYTES
         self._is_known = self._is_whole = self._is_refused = False
         self._until_s = asyncio.get_running_loop().time() + settings.BODY_WAIT_S
 
@@ -61,12 +61,12 @@ class _Body:
         length = self._headers.get(b"content-length", "")
         try:
             async with asyncio.timeout_at(self._until_s):
-                error = await self._over(int(length)) if length.isdecimal() and not self._taken else None
+                error = await self._excess_of(int(length)) if length.isdecimal() and not self._received_bytes else None
                 if error is None:
                     message = await self._receive()
-                    self._taken += len(message.get("body", b""))
+                    self._received_bytes += len(message.get("body", b""))
                     self._is_whole = not message.get("more_body", False)
-                    error = await self._over(self._taken)
+                    error = await self._excess_of(self._received_bytes)
         except TimeoutError:
             error = TooSlow(
                 f"The request was not there within {settings.BODY_WAIT_S:g} s.",
@@ -80,7 +80,7 @@ class _Body:
         if not self._is_refused:
             await self._send(message)
 
-    async def _over(self, size: int) -> WeirError | None:
+    async def _excess_of(self, size: int) -> WeirError | None:
         """The reason why so many bytes are refused; None where they are not."""
         if size > self._limit and not self._is_known:
             lookup = database_sync_to_async(_limit_of, thread_sensitive=False, executor=_lookups)

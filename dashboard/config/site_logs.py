@@ -26,18 +26,18 @@ class Quietly(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._next_s, self._hushed = 0.0, 0
+        self._next_s, self._hushed_count = 0.0, 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not record.name.startswith("django.security"):
             return True
         if time.monotonic() < self._next_s:
-            self._hushed += 1
+            self._hushed_count += 1
             return False
-        more = f" ({self._hushed} more since)" if self._hushed else ""
+        more = f" ({self._hushed_count} more since)" if self._hushed_count else ""
         record.msg, record.args = f"{record.getMessage()[:LONGEST_TOLD]}{more}", ()
         record.exc_info = record.exc_text = None
-        self._next_s, self._hushed = time.monotonic() + QUIET_S, 0
+        self._next_s, self._hushed_count = time.monotonic() + QUIET_S, 0
         return True
 
 

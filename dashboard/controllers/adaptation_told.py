@@ -73,7 +73,7 @@ def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     """The goals of a dataflow, who set them, what it reaches now, and why adaptation leaves it as it is."""
     record = dataflow_of(viewer, dataflow_id)
     goals = record.goals_in_force
-    adapted = None if goals is None else _seen(record, goals)
+    adapted = None if goals is None else _dataflow_with_goals(record, goals)
     answer = None if adapted is None else answer_for(adapted, settings.ADAPTATION)
     return {
         "id": str(record.pk), "goals": None if goals is None else goals_json(goals), "said_by": record.goals_from,
@@ -95,7 +95,7 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
         There is more to do than is worked out.
     """
     record = dataflow_of(viewer, dataflow_id)
-    adapted = _seen(record, goals)
+    adapted = _dataflow_with_goals(record, goals)
     if adapted is None:
         raise NotFound("Nothing is measured of it yet.", remedy="Ask again when it has run for a minute.")
     try:
@@ -146,7 +146,7 @@ def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision
     return decided
 
 
-def _seen(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | None:
+def _dataflow_with_goals(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | None:
     """The dataflow as adaptation would look at it with these goals; None where nothing of it is measured."""
     world = StoredWorld(timezone.now())
     if not world.is_heard:

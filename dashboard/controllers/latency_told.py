@@ -44,13 +44,13 @@ def latency_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     record = dataflow_of(viewer, dataflow_id)
     mode = _mode(record)
     answer = latency_with_remedies(viewer, dataflow_id, opens=mode == ACTS)
-    return _with_names(viewer, _told(record, answer, mode)) | {"remarks": list(limit_remarks(record))}
+    return _with_names(viewer, _answer_of(record, answer, mode)) | {"remarks": list(limit_remarks(record))}
 
 
 def latency_card_told(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
     """The same with how the limits are written, for a dataflow's page."""
     mode = _mode(record)
-    return _with_names(viewer, _told(record, latency_card_with_remedies(viewer, record, opens=mode == ACTS), mode))
+    return _with_names(viewer, _answer_of(record, latency_card_with_remedies(viewer, record, opens=mode == ACTS), mode))
 
 
 def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _mode(record: DataflowRecord) -> str:
     return policy_of_team(BatchOpening(), record.team).mode
 
 
-def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
+def _answer_of(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
     if not any(_is_not_met(limit) for limit in answer["limits"]):
         return {**answer, "limits": [{**limit, "tried": []} for limit in answer["limits"]]}
     modes, by_controllers = wanted_modes() or WantedModes(), _by_controllers(record)

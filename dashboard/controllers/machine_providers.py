@@ -71,7 +71,7 @@ class CommandProvider:
                 cwd="/", start_new_session=True)
         except (OSError, ValueError) as error:
             raise MachineNotOrdered(f"{argv[0]} cannot be run: {error}.") from error
-        output, is_late = _heard(process, within_s=self._within_s)
+        output, is_late = _output_of(process, within_s=self._within_s)
         if is_late:
             raise MachineNotOrdered(f"{argv[0]} did not end within {self._within_s:g} s. {output}".strip())
         if process.returncode:
@@ -115,7 +115,7 @@ def machine_provider() -> MachineProvider | None:
     return WebhookProvider(settings.MACHINE_WEBHOOK, settings.MACHINE_KEY) if settings.MACHINE_WEBHOOK else None
 
 
-def _heard(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, bool]:
+def _output_of(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, bool]:
     """Wait for a process; the beginning of its output, and whether it had to be killed.
 
     All that it says is read, so that it is not held up. What it leaves running in the background is not waited for.

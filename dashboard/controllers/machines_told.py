@@ -34,7 +34,7 @@ def machines_told(*, with_errors: bool) -> dict[str, Any]:
         "provider": "command" if settings.MACHINE_COMMAND else "webhook" if settings.MACHINE_WEBHOOK else "none",
         "most_slots": settings.MACHINE_SLOTS,
         "most_per_hour": settings.MACHINE_PRICE, "currency": settings.CURRENCY,
-        "machines": [_told(order, with_errors=with_errors) for order in MachineOrder.objects.all()[:SHOWN]]}
+        "machines": [_order_answer(order, with_errors=with_errors) for order in MachineOrder.objects.all()[:SHOWN]]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def _told(order: MachineOrder, *, with_errors: bool) -> Mapping[str, Any]:
+def _order_answer(order: MachineOrder, *, with_errors: bool) -> Mapping[str, Any]:
     now, begun_s = timezone.now(), order.ordered.timestamp()
     ended = order.ended or now
     paid_until = ended + timedelta(seconds=left_of_begun_hour(begun_s, ended.timestamp()))

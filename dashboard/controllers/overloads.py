@@ -57,7 +57,7 @@ def _overloaded(world: World) -> Iterator[str]:
     except jobs.BrokerAway:
         return
     for name in scheduled:
-        queries = [(bundle.id, _settled(world, bundle)) for home in homes[name] for bundle in fragments[home].queries
+        queries = [(bundle.id, _report_of(world, bundle)) for home in homes[name] for bundle in fragments[home].queries
                    if not bundle.leaving]
         reports = {query: report for query, report in queries if report is not None}
         if len(reports) == len(queries) and any(is_overloaded(
@@ -66,7 +66,7 @@ def _overloaded(world: World) -> Iterator[str]:
             yield name
 
 
-def _settled(world: World, bundle: RunningBundle) -> QueryReport | None:
+def _report_of(world: World, bundle: RunningBundle) -> QueryReport | None:
     """The newest report of a query that has run for a while; of another one None."""
     node, report = world.reports.node(node_of(bundle.slot)), world.reports.query(bundle.slot, bundle.id)
     return report if node is not None and report is not None and is_settled(report, at_ms=node.at_ms) else None

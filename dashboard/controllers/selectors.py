@@ -61,8 +61,8 @@ class ControllerSummary:
 
     controller: Controller
     teams: tuple[TeamRow, ...]
-    kept: int
-    broken: int
+    promises_kept: int
+    promises_broken: int
     open: int
     decided: datetime | None
 

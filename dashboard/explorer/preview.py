@@ -80,12 +80,12 @@ def preview_submission(
         "money_saved": max(0.0, whole.per_hour - price.money_per_hour_delta),
         "money_added": price.money_per_hour_delta, "money_error": price.cores_error * settings.CORE_HOUR_PRICE,
         "basis": price.basis, "notes": list(plan.notes),
-        "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
-        "asked": _asked(viewer, plan, team),
+        "taken": None if changed else _record_of_name(team, dataflow), "change": _change(plan),
+        "asked": _demand_answers(viewer, plan, team),
     }
 
 
-def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
+def _demand_answers(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
     """The teams that would be asked: ``team``, ``needed``, ``role``, ``automatic``, ``why`` and ``approvers``."""
     demands = team_demands(plan, owner=team)
     names = approvers(
@@ -140,5 +140,5 @@ def _sources(named: dict[str, dict[str, str]], plan: Plan) -> dict[str, Any]:
     return {"sources": rows, "more_sources": max(plan.touched_count, len(named)) - len(rows)}
 
 
-def _taken(team: Team, dataflow: Dataflow) -> DataflowRecord | None:
+def _record_of_name(team: Team, dataflow: Dataflow) -> DataflowRecord | None:
     return DataflowRecord.objects.filter(team=team, name=dataflow.name).exclude(status__in=AT_REST).first()

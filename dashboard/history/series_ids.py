@@ -56,13 +56,13 @@ def metrics_of(first_id: int, last_id: int) -> Mapping[int, str]:
 
 def note_seen(ids: Sequence[int], at_s: int, *, every_s: int) -> None:
     """Store that series had points."""
-    for some in _some(ids):
+    for some in _portions(ids):
         SeriesRow.objects.filter(pk__in=some, seen_s__lt=at_s - every_s).update(seen_s=at_s)
 
 
 def of_subjects(subjects: Iterable[tuple[str, str]]) -> Iterator[Q]:
     """Conditions by which rows are of any of these subjects, each with its kind: for as few statements as it takes."""
-    for some in _some(sorted(set(subjects))):
+    for some in _portions(sorted(set(subjects))):
         by_kind = groupby(some, key=lambda subject: subject[0])
         yield reduce(or_, (Q(kind=kind, subject__in=[name for _, name in names]) for kind, names in by_kind))
 
@@ -72,6 +72,6 @@ def _rows(subjects: Iterable[tuple[str, str]]) -> Iterator[SeriesRow]:
         yield from SeriesRow.objects.filter(condition)
 
 
-def _some(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _portions(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for begin in range(0, len(items), AT_ONCE):
         yield items[begin:begin + AT_ONCE]

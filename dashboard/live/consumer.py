@@ -49,7 +49,7 @@ class WatchedTopic:
     builder: Builder
     seq: int
     state: State | None = None  # None until the client has caught up from its snapshot
-    told: str = ""
+    told_status: str = ""
 
 
 async def live(scope: dict[str, Any], receive: Callable[[], Awaitable[dict[str, Any]]], send: Send) -> None:
@@ -178,7 +178,7 @@ class Connection:
         """Send what the client lacks of one topic; False where it does not take it in time."""
         status, version = watched.builder.status, watched.builder.version
         if status == "live" and version is not None:
-            watched.told = ""
+            watched.told_status = ""
             if watched.state is None:
                 return await self._catch_up(topic, watched)
             if version.seq == watched.seq:
@@ -186,8 +186,8 @@ class Connection:
             message = watched.builder.delta_from(watched.seq, watched.state)
             watched.seq, watched.state = version.seq, version.state
             return await self._tell(message)
-        if status in {"away", "gone"} and watched.told != status:
-            watched.told, watched.state, watched.seq = status, None, 0
+        if status in {"away", "gone"} and watched.told_status != status:
+            watched.told_status, watched.state, watched.seq = status, None, 0
             return await self._tell(written({"type": status, "topic": topic}))
         return True
 

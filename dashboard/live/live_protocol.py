@@ -50,8 +50,8 @@ def build(viewer: Viewer, topic: str, *, look: Look = view_for) -> State:
     if topic == "estate":
         require_known(viewer, topic)
         view = look(viewer)  # whoever may know the same gets the same document
-        return view.known.once(
-            ("live estate", view.own), lambda: without_nulls(live_estate(viewer, look=lambda _: view)))
+        return view.known_figures.once(
+            ("live estate", view.own_ids), lambda: without_nulls(live_estate(viewer, look=lambda _: view)))
     return without_nulls(_build(viewer, topic, look))
 
 

@@ -138,7 +138,7 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
     fragment, bundle = place
     before = query_lines.before([bundle.id])
     report, users = view.bundle_report(bundle), view.users(fragment.active_tasks)
-    may_see = any(user["id"] in view.own for user in users) and may_read_all(
+    may_see = any(user["id"] in view.own_ids for user in users) and may_read_all(
         viewer, view.estate, fragment.active_tasks)
     return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),

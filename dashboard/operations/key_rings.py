@@ -171,7 +171,7 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
         (piece.first, name): nodes for piece in ranges
         for name, nodes in states_of(view, fragment, bundles[ring.owner(piece.first)]).items()}
     survives = survival_now(view, ((fragment, bundle) for bundle in working))
-    is_own = any(user["id"] in view.own for user in users) and may_read_all(viewer, view.estate, [task])
+    is_own = any(user["id"] in view.own_ids for user in users) and may_read_all(viewer, view.estate, [task])
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,

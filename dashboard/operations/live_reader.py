@@ -68,11 +68,11 @@ def live_estate(viewer: Viewer, *, look: Look = view_for) -> LiveEstate:
     return LiveEstate(
         live=live_part(view.reading),
         generation=view.estate.generation,
-        counts=view.known.once("counts", lambda: _counts(view)),
+        counts=view.known_figures.once("counts", lambda: _counts(view)),
         nodes={name: _node(view, name) for name in sorted({slot.node for slot in view.estate.slots})},
-        slots=view.known.once("slots", lambda: _slots(view)),
+        slots=view.known_figures.once("slots", lambda: _slots(view)),
         health=health_document(view),
-        dataflows=view.known.once("dataflows", lambda: {
+        dataflows=view.known_figures.once("dataflows", lambda: {
             dataflow_id: EstateDataflow(
                 name=record.name, team=record.team.name, status=record.status, **totals_of(view, dataflow_id))
             for dataflow_id, record in sorted(view.records.items())}))

@@ -63,7 +63,7 @@ class _Cut:
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
         # Plainly, not by TLS's own: the handshake is part of what the deadline is for.
         made = smtplib.SMTP._get_socket(self, host, port, timeout)  # type: ignore[arg-type]
-        self._kept = made.dup()
+        self._socket_copy = made.dup()
         self._watch = threading.Timer(settings.DELIVERY_S, self._cut)
         self._watch.daemon = True
         self._watch.start()
@@ -71,13 +71,13 @@ class _Cut:
 
     def _cut(self) -> None:
         with suppress(OSError):
-            self._kept.shutdown(socket.SHUT_RDWR)
+            self._socket_copy.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         super().close()  # type: ignore[misc]
         if self._watch is not None:
             self._watch.cancel()
-            self._kept.close()
+            self._socket_copy.close()
 
 
 class _Timed(_Cut, smtplib.SMTP):

@@ -50,15 +50,15 @@ def adaptation_figure(
     """A chart's figure; a gap where nothing was measured. What is ``expected`` is in that of rates alone."""
     expected = expected if chart.name == RATE else ()
     name = "came from outside" if chart.name == RATE else chart.title.partition(":")[0].partition(",")[0]
-    lines = [_kept(course.history, chart.metric, name, 0)]
+    lines = [_history_trace(course.history, chart.metric, name, 0)]
     if chart.name == RATE:
-        lines += [_kept(course.history, metric, name, 1, dash=dash) for metric, name, dash in (
+        lines += [_history_trace(course.history, metric, name, 1, dash=dash) for metric, name, dash in (
             ("expected_per_s", "was expected", "dash"), ("expected_low_per_s", "was expected, less its error", "dot"),
             ("expected_high_per_s", "was expected, and its error", "dot"))]
     elif chart.planned:
         lines.append(_planned(course, chart.planned))
     has_values = any(value is not None for value in lines[0]["y"])
-    levels = [_level(name, value) for name, value in _wanted(chart, goals).items()] if has_values else []
+    levels = [_level(name, value) for name, value in _goal_values(chart, goals).items()] if has_values else []
     return {
         "name": chart.name, "unit": chart.unit, "over": "",
         "data": [*(line for line in lines if any(value is not None for value in line["y"])),
@@ -105,7 +105,7 @@ def _bars(spans: Sequence[tuple[PaidMachine, str, float, float]], kind: str) -> 
         "hovertemplate": "%{customdata}<extra></extra>"}
 
 
-def _kept(history: KeptHistory, metric: str, name: str, series: int, *, dash: str = "") -> dict[str, Any]:
+def _history_trace(history: KeptHistory, metric: str, name: str, series: int, *, dash: str = "") -> dict[str, Any]:
     values = history.values.get(metric, [None] * len(history.times_s))
     first_s = history.times_s[0] if history.times_s else 0
     return {
@@ -136,7 +136,7 @@ def _ahead(expected: Sequence[ExpectedMinute]) -> list[dict[str, Any]]:
         "line": {"dash": dash}, "hovertemplate": "%{y:.4~g}"} for name, figure, dash in lines if expected]
 
 
-def _wanted(chart: AdaptationChart, goals: DataflowGoals | None) -> Mapping[str, float]:
+def _goal_values(chart: AdaptationChart, goals: DataflowGoals | None) -> Mapping[str, float]:
     if goals is None:
         return {}
     if chart.name == "throughput":

@@ -41,12 +41,12 @@ def shown(charges: Sequence[Charge]) -> tuple[list[ShownCharge], ShownCharge]:
         round_together([getattr(charge, name) for charge in charges], unit=unit)
         for name in ("pays_nanos", "alone_nanos", "limit_nanos"))
     rows = [
-        _shown(charge, paid, apart, limit, digits)
+        _shown_charge(charge, paid, apart, limit, digits)
         for charge, paid, apart, limit in zip(charges, pays, alone, limits, strict=True)]
-    return rows, _shown(whole, sum(pays), sum(alone), sum(limits), digits)
+    return rows, _shown_charge(whole, sum(pays), sum(alone), sum(limits), digits)
 
 
-def _shown(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> ShownCharge:
+def _shown_charge(charge: Charge, pays: int, alone: int, limit: int, digits: int) -> ShownCharge:
     return ShownCharge(
         charge, _money(pays, digits), _money(alone, digits), _money(alone - pays, digits),
         _money(limit, digits) if charge.latency_known else "")

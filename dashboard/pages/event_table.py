@@ -24,10 +24,10 @@ def event_table(
         names = [name for name in names if not name.startswith("_") or any(name in event for event in events)]
     return {
         "columns": [{"name": name, "type": types.get(name) or ""} for name in names],
-        "rows": [[_shown(name, event.get(name)) for name in names] for event in events]}
+        "rows": [[_cell_value(name, event.get(name)) for name in names] for event in events]}
 
 
-def _shown(column: str, value: Any) -> Any:
+def _cell_value(column: str, value: Any) -> Any:
     """A value as its cell shows it: Weir's own moments as times of day, an event's number without its partition, other
     numbers without their binary tail."""
     if column == "_seq" and isinstance(value, int):

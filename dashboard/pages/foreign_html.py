@@ -68,7 +68,7 @@ class _Rewriter(HTMLParser):
         self._elements += 1
         if tag in _LEFT_OUT:
             self._skips += 1
-        written = "" if self._skips or self._elements > MOST_ELEMENTS or len(self._open) >= DEEPEST else self._begun(
+        written = "" if self._skips or self._elements > MOST_ELEMENTS or len(self._open) >= DEEPEST else self._open_tag(
             tag, {name: value or "" for name, value in attrs})
         if len(self._open) < 10 * DEEPEST:
             self._open.append((tag, written))
@@ -94,7 +94,7 @@ class _Rewriter(HTMLParser):
             self._close_last()
         return "".join(self._written)
 
-    def _begun(self, tag: str, attributes: Mapping[str, str]) -> str:
+    def _open_tag(self, tag: str, attributes: Mapping[str, str]) -> str:
         """Write the begin of an element; its name where it needs an end."""
         if tag == "a":
             address = self._address(attributes.get("href", ""))

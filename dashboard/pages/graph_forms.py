@@ -65,7 +65,7 @@ class GraphForm:
     errors: Mapping[str, str] = field(default_factory=dict)
     meant: Document | None = None
     after: str = ""  # the task to choose then
-    told: str = ""  # what is to be said of it then
+    notes: str = ""  # what is to be said of it then
 
     @property
     def usual(self) -> list[ParameterField]:
@@ -139,7 +139,7 @@ def _configure(document: Document, post: Mapping[str, str], secrets: list[str], 
     if chosen is None:
         raise GraphNotEditable(
             f"Task {task['id']} has no type that is installed here.", remedy="Correct its type in the text.")
-    texts = _given(chosen, post) if applies else {
+    texts = _texts_in_form(chosen, post) if applies else {
         **texts_of(chosen, config), **({} if (rate := stated_rate(document, task)) is None else {RATE_KEY: str(rate)})}
     values, errors = changes_of(chosen, config, {name: text for name, text in texts.items() if name != RATE_KEY})
     if _has_rate(chosen):
@@ -169,7 +169,7 @@ def _add(document: Document, post: Mapping[str, str], secrets: list[str], applie
         task_id = free_id(document, chosen.name)
     usual = read_by[0] if len(read_by) == 1 and not applies else ""
     target = post.get("target", usual) if chosen.kind == "transform" else ""
-    texts = _given(chosen, post) if applies else texts_of(chosen, {})
+    texts = _texts_in_form(chosen, post) if applies else texts_of(chosen, {})
     config, errors = changes_of(chosen, {}, {name: text for name, text in texts.items() if name != RATE_KEY})
     rate, wrong = _rate(texts.get(RATE_KEY, ""))
     errors |= wrong
@@ -219,7 +219,7 @@ def _remove(document: Document, post: Mapping[str, str], secrets: list[str], app
     task = written_task(document, post.get("task", ""))
     parent = next((stream["from"] for stream in document["streams"] if stream["to"] == task["id"]), "")
     return GraphForm("remove", task["id"], meant=remove_task(document, task["id"]), after=parent,
-                     told=f"{task['id']} is removed. Ctrl+Z brings it back.")
+                     notes=f"{task['id']} is removed. Ctrl+Z brings it back.")
 
 
 _FORMS: Mapping[str, Callable[[Document, Mapping[str, str], list[str], bool], GraphForm]] = {
@@ -229,7 +229,7 @@ _FORMS: Mapping[str, Callable[[Document, Mapping[str, str], list[str], bool], Gr
 # -- their parts -------------------------------------------------------------------------------------------------------
 
 
-def _given(chosen: TaskType, post: Mapping[str, str]) -> dict[str, str]:
+def _texts_in_form(chosen: TaskType, post: Mapping[str, str]) -> dict[str, str]:
     texts = filled_in(chosen, post)
     return texts | ({RATE_KEY: post.get(f"p.{RATE_KEY}", "")[:40]} if _has_rate(chosen) else {})
 

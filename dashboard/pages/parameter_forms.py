@@ -51,7 +51,7 @@ def fields_of(
 ) -> list[ParameterField]:
     """The fields of a type's parameters, in their order."""
     fields = []
-    for parameter in _asked(task_type, without):
+    for parameter in _asked_parameters(task_type, without):
         value = texts.get(parameter.name, _default(parameter))
         fields.append(ParameterField(
             parameter.name, parameter.doc, "lines" if "\n" in value else _kind(parameter), value,
@@ -66,7 +66,7 @@ def config_of(
     the document. What has its default is left out."""
     config: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for parameter in _asked(task_type, without):
+    for parameter in _asked_parameters(task_type, without):
         text = texts.get(parameter.name, "")
         if not text.strip():
             if parameter.required:
@@ -97,7 +97,7 @@ def changes_of(
 def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:
     """The values of a form that was sent, by parameter."""
     texts = {}
-    for parameter in _asked(task_type, without):
+    for parameter in _asked_parameters(task_type, without):
         text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS].replace("\r\n", "\n")
         if parameter.type == "boolean" and not text:
             text = "false"
@@ -134,7 +134,7 @@ def _parameter_of(problem: Problem, number: int, texts: Mapping[str, str]) -> st
     return None
 
 
-def _asked(task_type: TaskType, without: Collection[str]) -> Iterator[Parameter]:
+def _asked_parameters(task_type: TaskType, without: Collection[str]) -> Iterator[Parameter]:
     return (parameter for parameter in task_type.parameters if parameter.name not in without)
 
 

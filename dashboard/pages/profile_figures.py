@@ -40,17 +40,17 @@ def sweep_figure(trials: Iterable[TrialRecord]) -> dict[str, Any]:
     done = [trial for trial in ended if not trial.set_aside]
     starved, aside = [trial for trial in done if trial.starved], [trial for trial in ended if trial.set_aside]
 
-    def those(chosen: Sequence[TrialRecord], name: str, symbol: str, series: int) -> dict[str, Any]:
+    def trial_points(chosen: Sequence[TrialRecord], name: str, symbol: str, series: int) -> dict[str, Any]:
         return _points(
             [trial.threads for trial in chosen],
             [trial.offered_per_s if trial.starved else trial.rate_per_s for trial in chosen], name=name, symbol=symbol,
             series=series, texts=[f"trial {trial.number}" for trial in chosen], unit=" events/s")
 
     data = [
-        those([trial for trial in done if trial.stable], "stable", "circle", 0),
-        those([trial for trial in done if not trial.stable and not trial.starved], "not stable", "x", 1)]
-    data += [those(starved, "fed less than was asked for", "triangle-up", 2)] if starved else []
-    data += [those(aside, "not stable, set aside", "x-open", 3)] if aside else []
+        trial_points([trial for trial in done if trial.stable], "stable", "circle", 0),
+        trial_points([trial for trial in done if not trial.stable and not trial.starved], "not stable", "x", 1)]
+    data += [trial_points(starved, "fed less than was asked for", "triangle-up", 2)] if starved else []
+    data += [trial_points(aside, "not stable, set aside", "x-open", 3)] if aside else []
     return {"trials": {
         "data": data, "least": 1, "empty": "The first trial shows here as soon as it has ended.",
         "layout": {

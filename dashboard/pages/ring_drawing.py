@@ -19,7 +19,7 @@ class RingArc:
     """A range as it is drawn: the arc of its keys, and inside of it a bar as deep as its load is large beside the most
     loaded one's; ``colour`` tells machines apart. ``x`` and ``y`` are where its bundle's name stands."""
 
-    own: RingRange
+    range: RingRange
     arc: str
     bar: str
     colour: int

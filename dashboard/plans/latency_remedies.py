@@ -102,7 +102,7 @@ def _remedies(
         queries, want, chains=_chains(estate, status, queries), query=query, slot_cores=room, able=able)
     if any(remedy.kind == ASK and remedy.limit_s <= limit.limit_s for remedy in ways_out):
         return []
-    return [_told(remedy, estate, slots) for remedy in ways_out]
+    return [_remedy_answer(remedy, estate, slots) for remedy in ways_out]
 
 
 def _chains(estate: Estate, status: Mapping[str, Any], queries: Queries) -> tuple[tuple[str, ...], ...]:
@@ -114,7 +114,7 @@ def _chains(estate: Estate, status: Mapping[str, Any], queries: Queries) -> tupl
         queries.costs[name].rate_per_s * queries.costs[name].event_cpu_s for name in step.path) < FUSES_BELOW))
 
 
-def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
+def _remedy_answer(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
     price = tariff()
     slot_hour = max(price.slot_hour(node_of(slot)) for slot in slots)
     more = remedy.cores * slot_hour

@@ -165,7 +165,7 @@ def problem_of(
     among = frozenset(running) if not blocked else None
     ids = estate.submitted[str(record.pk)].running
     return SchedulingProblem(
-        **_known(dataflow, record.team, routing), supply=supply(
+        **_common_parts(dataflow, record.team, routing), supply=supply(
             estate, team=record.team.slug, dataflow_loads=_own_loads(running, ids, estate.tasks)),
         among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow),
         keys=divided_keys(estate, running))
@@ -182,12 +182,12 @@ def problem_of_new(
     new = frozenset(merged.new)
     blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
     return SchedulingProblem(
-        **_known(dataflow, team, routing), supply=supply(estate, team=team.slug, besides=woken(estate, merged)),
+        **_common_parts(dataflow, team, routing), supply=supply(estate, team=team.slug, besides=woken(estate, merged)),
         among=new or None, blocked=blocked,
         measured=measured_selectivities(estate, merged.joined, dataflow))
 
 
-def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
+def _common_parts(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
     """The common parts of every problem of a dataflow: its profiles and options."""
     owner = owner_of(dataflow, team)
     return {

@@ -43,7 +43,7 @@ class ObservedBundle:
 def record_observations(*, at: datetime) -> int:
     """Note what each bundle does whose task has a profile, and how far that profile is from it; how many were noted."""
     view = view_for(EVERYTHING)
-    observed_bundles = list(_seen(view)) if view.reading.measured else []
+    observed_bundles = list(_reporting_bundles(view)) if view.reading.measured else []
     profiles = profiles_by_type({seen_bundle.task.type for seen_bundle in observed_bundles})
     observed_by_profile: dict[ProfileRecord, list[ObservedBundle]] = {}
     for seen_bundle in observed_bundles:
@@ -52,7 +52,7 @@ def record_observations(*, at: datetime) -> int:
             observed_by_profile.setdefault(record, []).append(seen_bundle)
     noted = [
         ObservationRow(profile=record, at=at, bundle=seen_bundle.bundle, **asdict(seen_bundle.figures))
-        for record, ones in observed_by_profile.items() for seen_bundle in _some(ones, at)]
+        for record, ones in observed_by_profile.items() for seen_bundle in _due_bundles(ones, at)]
     ObservationRow.objects.bulk_create(noted)
     ObservationRow.objects.filter(at__lt=at - KEPT).delete()
     for record in observed_by_profile:
@@ -65,7 +65,7 @@ def observation_of(row: ObservationRow) -> Observation:
     return Observation(row.threads, row.rate_per_s, row.cpu, row.memory, row.stable, row.shared)
 
 
-def _some(observed_bundles: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
+def _due_bundles(observed_bundles: list[ObservedBundle], at: datetime) -> list[ObservedBundle]:
     """The bundles to note at once; others the next time."""
     begin = int(at.timestamp() // 60) * MOST_AT_ONCE % len(observed_bundles)
     return (observed_bundles[begin:] + observed_bundles[:begin])[:MOST_AT_ONCE]
@@ -78,7 +78,7 @@ def _compare(record: ProfileRecord, at: datetime) -> None:
     ProfileRecord.objects.filter(pk=record.pk).update(drifts=[asdict(drift) for drift in deviations])
 
 
-def _seen(view: View) -> Iterator[ObservedBundle]:
+def _reporting_bundles(view: View) -> Iterator[ObservedBundle]:
     """The bundles that report what they do."""
     for fragment in view.estate.fragments.values():
         if len(fragment.active_tasks) != 1:

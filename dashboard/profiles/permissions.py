@@ -81,22 +81,22 @@ def require_secrets_of(viewer: Viewer, configs: Iterable[Mapping[str, Any]]) -> 
 
 def profile_for(viewer: Viewer, profile_id: UUID | str) -> ProfileRecord:
     """The profile, or ``NotFound`` where it is absent or another team's."""
-    return _one(ProfileRecord.objects.select_related("team", "author").filter(known_to(viewer)), profile_id, "profile")
+    return _find(ProfileRecord.objects.select_related("team", "author").filter(known_to(viewer)), profile_id, "profile")
 
 
 def sweep_for(viewer: Viewer, sweep_id: UUID | str) -> SweepRecord:
     """The sweep, or ``NotFound`` where it is absent or another team's."""
     records = SweepRecord.objects.select_related("team", "author", "profile").filter(known_to(viewer))
-    return _one(records, sweep_id, "sweep")
+    return _find(records, sweep_id, "sweep")
 
 
 def trial_for(viewer: Viewer, trial_id: UUID | str) -> TrialRecord:
     """The trial, or ``NotFound`` where it is absent or of another team's sweep."""
     records = TrialRecord.objects.select_related("sweep").filter(known_to(viewer, through="sweep__"))
-    return _one(records, trial_id, "trial")
+    return _find(records, trial_id, "trial")
 
 
-def _one(records, record_id: UUID | str, noun: str):
+def _find(records, record_id: UUID | str, noun: str):
     record = records.filter(pk=record_id).first() if is_uuid(record_id) else None
     if record is None:
         raise NotFound(f"There is no such {noun}.", remedy="See the list of profiles.")

@@ -31,7 +31,7 @@ class AskedOfNode:
     """The orders to a node: which of its fragments' queries leave parts of which savepoints, and what it keeps."""
 
     saving: dict[str, list[str]]
-    kept: list[str]
+    kept_ids: list[str]
 
 
 def savepoint_of(team: Team, name: str) -> SavedStates:
@@ -60,7 +60,7 @@ def asked_of_node(node: str) -> AskedOfNode:
     savepoints = AskedOfNode({}, [])
     rows = SavepointRow.objects.filter(node=node).order_by("pk")
     for pk, fragment, state in rows.values_list("pk", "fragment", "state"):
-        savepoints.kept.append(pk)
+        savepoints.kept_ids.append(pk)
         if state == TAKING:
             savepoints.saving.setdefault(fragment, []).append(pk)
     return savepoints

@@ -63,7 +63,7 @@ class SlotRoom:
     others'."""
 
     free: int
-    own: int
+    own_slots: int
     shared: int
 
 

@@ -161,14 +161,14 @@ def _figures(played: Replayed) -> dict[str, Any]:
         limits.append({
             "dataflow": dataflow, "number": number, "limit_s": limit_s, "known": len(measured),
             "missed": int((measured > TOLERATED * limit_s).sum()),
-            "latency_s": _kept(latency_s, played.step_s, np.median)})
+            "latency_s": _figures_kept(latency_s, played.step_s, np.median)})
     return {
         "core_hours": played.core_hours, "cost": played.cost, "currency": played.currency,
         "most_waiting": float(played.waiting.max()), "rounds": len(played.rounds),
-        "cores": _kept(played.cores, played.step_s, np.mean), "limits": limits}
+        "cores": _figures_kept(played.cores, played.step_s, np.mean), "limits": limits}
 
 
-def _kept(
+def _figures_kept(
     figures: NDArray[np.float64], step_s: float, summary: Callable[[NDArray[np.float64]], Any]
 ) -> list[float | None]:
     """One figure for each ten minutes; None where nothing is known."""

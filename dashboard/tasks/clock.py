@@ -94,7 +94,7 @@ class JobClock(threading.Thread):
         self._schedule = schedule
         self._owner = secrets.token_hex(16)
         self._rounds: dict[str, int] = {}  # by job, the one that it was last looked at in
-        self._begun: dict[str, Future[None]] = {}
+        self._futures: dict[str, Future[None]] = {}
         self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="due")
         self._stopping = threading.Event()
 
@@ -126,11 +126,11 @@ class JobClock(threading.Thread):
         if self.is_alive():
             self.join(STOPS_WITHIN_S)
         self._pool.shutdown(wait=False, cancel_futures=True)
-        wait([begun for begun in self._begun.values() if not begun.done()], max(0.0, end_s - time.monotonic()))
+        wait([begun for begun in self._futures.values() if not begun.done()], max(0.0, end_s - time.monotonic()))
         jobs.give_turn_back(TURN, self._owner)
 
     def _begin(self, job: DueJob) -> None:
-        if job.task.name in self._begun and not self._begun[job.task.name].done():
+        if job.task.name in self._futures and not self._futures[job.task.name].done():
             return
         if not _is_wanted(job):
             return
@@ -138,7 +138,7 @@ class JobClock(threading.Thread):
             # One that is overdue is worth nothing once the next is due: without a worker they must not pile up.
             job.task.apply_async(kwargs=dict(job.given), expires=max(job.every_s, 2), retry=False)
         else:
-            self._begun[job.task.name] = self._pool.submit(_do, job)
+            self._futures[job.task.name] = self._pool.submit(_do, job)
 
 
 def _is_wanted(job: DueJob) -> bool:

@@ -97,7 +97,8 @@ def publish(nodes: Iterable[str] | None = None) -> None:
 def _publish_node(broker: redis.Redis, node: str, types: Mapping[str, TaskType]) -> None:
     part, (needs, savepoints) = load_part_with(node, lambda part: (needs_in_part(part), asked_of_node(node)))
     desired_state = desired_publishing.desired_of(
-        part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving, kept_savepoints=savepoints.kept)
+        part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving,
+        kept_savepoints=savepoints.kept_ids)
     if not desired_publishing.stands(broker, desired_state) and not desired_publishing.publish(broker, desired_state):
         log.warning("newer_desired_state_stands", node=node, version=desired_state.version,
                     revision=desired_state.revision)

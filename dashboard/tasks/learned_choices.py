@@ -40,7 +40,7 @@ class LearnedChoices:
 
     def __init__(self) -> None:
         self.are_there = False  # whether there was something to choose at the last look
-        self._known: dict[str, KeyedChoices] = {}
+        self._choices: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
         self._failures = TaskFailures("nothing_chosen")
         self._turns = TeamTurns()
@@ -72,14 +72,14 @@ class LearnedChoices:
         by_hand: Mapping[str, str],
     ) -> None:
         broker = jobs.broker(settings.REDIS_URL)
-        choices = self._known.get(task_id) or read_choices(broker, task_id)
+        choices = self._choices.get(task_id) or read_choices(broker, task_id)
         chosen = replace(choices, by_hand=by_hand)
         if bound is not None:
             events = [event for channel in outputs_of(estate, task_id) for event in jobs.output_tail(channel, NEWEST)]
             chosen = chosen_by_key(chosen, events, by=config[BY], among=names, bound=bound)
         if chosen != choices:
             write_choices(broker, task_id, chosen)
-        self._known[task_id] = chosen
+        self._choices[task_id] = chosen
         query, position = estate.places[task_id]
         places = [(bundle.id, position) for bundle in estate.fragments[query].queries]
         if (places, chosen.in_force) != self._in_queries.get(task_id):  # or another query has taken the task over

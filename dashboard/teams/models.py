@@ -47,15 +47,15 @@ class User(AbstractUser):
 
     def get_session_auth_hash(self) -> str:
         """The hash that a session is held to: the password, and how often sessions were ended."""
-        return super().get_session_auth_hash() + self._ended
+        return super().get_session_auth_hash() + self._sessions_suffix
 
     def get_session_auth_fallback_hash(self) -> Iterator[str]:
         """The same with each key that was replaced."""
         for digest in super().get_session_auth_fallback_hash():
-            yield digest + self._ended
+            yield digest + self._sessions_suffix
 
     @property
-    def _ended(self) -> str:
+    def _sessions_suffix(self) -> str:
         return f".{self.sessions_ended}" if self.sessions_ended else ""
 
 

@@ -49,7 +49,7 @@ class LearnedForecasts:
     def __post_init__(self) -> None:
         self._rates = {source: list(course) for source, course in self.before_per_s.items()}
         self._speeds: dict[str, list[float]] = {}
-        self._made: tuple[int, Forecast] | None = None
+        self._last_forecast: tuple[int, Forecast] | None = None
         self.stated: dict[str, CourseForecast] = {}  # by source, the newest
 
     def forecast(self, number: int, now: Instant) -> Forecast:
@@ -57,12 +57,12 @@ class LearnedForecasts:
         for series, seen_now in ((self._rates, now.rates_per_s), (self._speeds, now.speeds)):
             for name, value in seen_now.items():
                 series.setdefault(name, []).append(value)
-        if self._made is None or number - self._made[0] >= self.every:
+        if self._last_forecast is None or number - self._last_forecast[0] >= self.every:
             self.stated = {source: forecast_course(self._rates[source], self.steps, season=self.season)
                            for source in now.rates_per_s}
-            self._made = number, forecast_from(self.stated, {
+            self._last_forecast = number, forecast_from(self.stated, {
                 vm: forecast_course(self._speeds[vm], self.steps, season=self.season) for vm in now.speeds})
-        return self._made[1].from_step(number - self._made[0])
+        return self._last_forecast[1].from_step(number - self._last_forecast[0])
 
 
 @dataclass
@@ -80,18 +80,18 @@ class OracleForecasts:
     every: int = 2
 
     def __post_init__(self) -> None:
-        self._made: tuple[int, Forecast] | None = None
+        self._last_forecast: tuple[int, Forecast] | None = None
 
     def forecast(self, number: int, now: Instant) -> Forecast:
         """The expectation at a decision. `ValueError` where the simulation does not say what will be."""
-        if self._made is None or number - self._made[0] >= self.every:
+        if self._last_forecast is None or number - self._last_forecast[0] >= self.every:
             if now.future is None:
                 raise ValueError("an oracle needs what will be; only a simulation has that")
-            self._made = number, Forecast(
+            self._last_forecast = number, Forecast(
                 {source: self._wrong(course) for source, course in now.future.rates_to_come(self.steps).items()},
                 {vm: self._wrong(course) for vm, course in now.future.speeds_to_come(self.steps).items()},
                 float(np.sqrt(np.square(self._deviations(self.steps)).sum())) / self.steps)
-        return self._made[1].from_step(number - self._made[0])
+        return self._last_forecast[1].from_step(number - self._last_forecast[0])
 
     def _deviations(self, steps: int) -> np.ndarray:
         return np.linspace(0.0, 2 * self.error, steps) if steps > 1 else np.zeros(1)

@@ -64,41 +64,41 @@ class ScenarioDraft(PlacementDraft):
     def __init__(
         self, dataflow: ElasticDataflow, placement: ElasticPlacement, scenarios: Sequence[Conditions]
     ) -> None:
-        self._others = [PlacementDraft(dataflow, placement, scenario) for scenario in scenarios[1:]]
+        self._other_drafts = [PlacementDraft(dataflow, placement, scenario) for scenario in scenarios[1:]]
         super().__init__(dataflow, placement, scenarios[0])
 
     @property
     def throughput(self) -> float:
         """The mean of Ω over the scenarios."""
         expected = super().throughput
-        return (expected + sum(draft.throughput for draft in self._others)) / (1 + len(self._others))
+        return (expected + sum(draft.throughput for draft in self._other_drafts)) / (1 + len(self._other_drafts))
 
     def restore(self, placement: ElasticPlacement) -> None:
         """Go on from another placement in all scenarios."""
         super().restore(placement)
-        for draft in self._others:
+        for draft in self._other_drafts:
             draft.restore(placement)
 
     def switch(self, task: str, alternate: str) -> None:
         """Make an alternate of a task the active one."""
         super().switch(task, alternate)
-        for draft in self._others:
+        for draft in self._other_drafts:
             draft.switch(task, alternate)
 
     def rent(self, kind: VmClass, *, at_s: float = 0.0) -> str:
         """A machine of a class more; its name."""
-        for draft in self._others:
+        for draft in self._other_drafts:
             draft.rent(kind, at_s=at_s)
         return super().rent(kind, at_s=at_s)
 
     def release(self, vm: str) -> None:
         """Give back a machine."""
         super().release(vm)
-        for draft in self._others:
+        for draft in self._other_drafts:
             draft.release(vm)
 
     def give(self, task: str, vm: str, count: int = 1) -> None:
         """Cores of a machine for a task, in all scenarios."""
         super().give(task, vm, count)
-        for draft in self._others:
+        for draft in self._other_drafts:
             draft.give(task, vm, count)

@@ -252,7 +252,7 @@ def simulated(
     return SimulatedAlgorithm(
         name, outcome_of(problem, course), course.values, course.reached, course.costs, tuple(profits),
         tuple(map(_cores, placements)), tuple(decisions[:MOST_DECISIONS]), len(decisions),
-        tuple(_told(source, learned) for source in learned.stated))
+        tuple(_forecast_note(source, learned) for source in learned.stated))
 
 
 def _cores(placement: ElasticPlacement) -> int:
@@ -269,7 +269,7 @@ def _decision(at_s: float, before: ElasticPlacement, after: ElasticPlacement) ->
     return DecisionMade(at_s, switched, rented, given_back, _cores(after))
 
 
-def _told(source: str, learned: LearnedForecasts) -> str:
+def _forecast_note(source: str, learned: LearnedForecasts) -> str:
     stated = learned.stated[source]
     wrong = "" if stated.errors is None else ", wrong by " + ", ".join(
         f"{error:.0%}" for error in stated.errors.by_step) + f" over {AHEAD} steps of {STEP_S / 60:.0f} minutes"

@@ -85,7 +85,7 @@ def _empty(draft: PlacementDraft, problem: AdaptationProblem, vm: str, partly: l
                     draft.give(task, other_vm, count)
                     draft.give(task, vm, -count)
 
-    return _kept(draft, problem, place)
+    return _try_change(draft, problem, place)
 
 
 def _shrink(draft: PlacementDraft, problem: AdaptationProblem, vm: str, at_s: float) -> bool:
@@ -107,7 +107,7 @@ def _shrink(draft: PlacementDraft, problem: AdaptationProblem, vm: str, at_s: fl
                     draft.give(task, vm, -count)
         draft.release(vm)
 
-    return _kept(draft, problem, place)
+    return _try_change(draft, problem, place)
 
 
 @cache
@@ -123,7 +123,7 @@ def cheapest(kinds: tuple[VmClass, ...], cores: int) -> tuple[float, tuple[VmCla
     return best
 
 
-def _kept(draft: PlacementDraft, problem: AdaptationProblem, change: Callable[[], None]) -> bool:
+def _try_change(draft: PlacementDraft, problem: AdaptationProblem, change: Callable[[], None]) -> bool:
     """Make a change, and take it back if Ω falls below Ω̂ by it; whether it stays."""
     least, before = min(problem.least, draft.throughput), draft.finished()
     change()

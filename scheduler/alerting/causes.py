@@ -53,11 +53,11 @@ def one_for_each_cause(readings: Mapping[Element, AlertReading]) -> dict[Element
     for reading in readings.values():
         kind, _, name = reading.cause.partition(":")
         concerned[Element(kind, name)].append(reading)
-    return {element: _together(sorted(of_cause, key=lambda reading: (reading.name, reading.dataflow)))
+    return {element: _joint_reading(sorted(of_cause, key=lambda reading: (reading.name, reading.dataflow)))
             for element, of_cause in concerned.items()}
 
 
-def _together(readings: Sequence[AlertReading]) -> AlertReading:
+def _joint_reading(readings: Sequence[AlertReading]) -> AlertReading:
     first, *others = readings
     names = ", ".join(reading.name for reading in readings[:NAMED])
     more = f" and {len(readings) - NAMED} more" if len(readings) > NAMED else ""

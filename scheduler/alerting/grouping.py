@@ -41,7 +41,7 @@ class Member:
 
     key: str
     resolved: bool = False
-    told: bool = False
+    is_told: bool = False
     quiet: bool = False
 
 
@@ -63,13 +63,13 @@ class GroupOutcome:
 
 def look_at(group: Group, members: Collection[Member], now_s: int) -> GroupOutcome:
     """The notice that is due for a group now."""
-    untold = [member.key for member in members if not member.told and not member.quiet]
+    untold = [member.key for member in members if not member.is_told and not member.quiet]
     is_over = all(member.resolved for member in members)
     if untold and (is_over or now_s >= _next_s(group)):
         return GroupOutcome(Notice(MORE if group.told_s is not None else FIRED, untold))
     if not is_over:
         return GroupOutcome()
-    begun = [member.key for member in members if member.told]
+    begun = [member.key for member in members if member.is_told]
     return GroupOutcome(Notice(OVER, begun) if begun else None, closes=True)
 
 

@@ -31,7 +31,7 @@ class RuleKind:
         True if high values are wrong.
     every_s : int
         The interval of readings: what costs much and changes slowly is read seldom.
-    asked : bool
+    on_request : bool
         True if it watches nothing until somebody turns it on.
     symptom_of : tuple of str
         Kinds that, where they find something wrong with a dataflow, explain what this one would tell of it.
@@ -53,7 +53,7 @@ class RuleKind:
     severity: str = WARNING
     above: bool = True
     every_s: int = 1
-    asked: bool = False
+    on_request: bool = False
     symptom_of: tuple[str, ...] = ()
     by_cause: bool = False
     marked: bool = True
@@ -82,8 +82,8 @@ LATE_EVENTS = RuleKind(
     name="late_events", title="Late events", unit="events", threshold=100, clear_threshold=10, for_s=0, clear_for_s=300,
     about="How many events came too late for a task within ten minutes.")
 SILENT_SOURCE = RuleKind(
-    name="silent_source", title="Silent source", unit="s", threshold=600, clear_threshold=60, every_s=60, asked=True,
-    symptom_of=("failing", "restarting"),
+    name="silent_source", title="Silent source", unit="s", threshold=600, clear_threshold=60, every_s=60,
+    on_request=True, symptom_of=("failing", "restarting"),
     about="A source has made no events for so much longer than its longest pause in the last day. Off by default: a "
           "source may well be quiet.")
 FAILING = RuleKind(

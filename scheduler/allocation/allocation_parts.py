@@ -63,13 +63,13 @@ def undivided(
         True if to count the CPU that has to be there beside others (`Estimate.reserve_at`) instead of the mean load.
     """
     if profile.static:
-        point = profile.one
+        point = profile.one_thread
         return TaskAllocation(task, rate_per_s, (Bundle(task, 1, rate_per_s, point.cpu, point.memory),))
     if rate_per_s == 0:
         return TaskAllocation(task, 0.0, (Bundle(task, 1, 0.0, 0.0, 0.0),))
     if task not in one_thread:
         return None
-    peak_per_s = profile.one.rate_per_s
+    peak_per_s = profile.one_thread.rate_per_s
     if rate_per_s > peak_per_s * (1 + TOLERANCE):
         raise RateNotHeld(
             f"{rate_per_s:g} events/s are too many for task {task}: it cannot be divided, and one thread sustains "

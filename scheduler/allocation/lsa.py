@@ -53,7 +53,7 @@ def allocate_lsa(
 
 
 def _linear(task: str, profile: Profile, rate_per_s: float) -> TaskAllocation:
-    point = profile.one
+    point = profile.one_thread
     times, rest_per_s = divided(rate_per_s, point.rate_per_s)
     bundles = []
     if times:

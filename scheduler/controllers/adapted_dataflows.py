@@ -40,7 +40,7 @@ class AdaptedDataflow(FiniteFigures):
         The price of a slot for an hour.
     event_us : float, optional
         CPU that its queries took for each event from outside, in µs; None where that is not known.
-    kept : tuple of str
+    left_alone : tuple of str
         Sentences on dynamic tasks that are left as they are.
     forecast : Forecast, optional
         The expectation of the steps to come, for algorithms that look ahead.
@@ -62,7 +62,7 @@ class AdaptedDataflow(FiniteFigures):
     room: AdaptationRoom
     slot_hour: float
     event_us: float | None = None
-    kept: tuple[str, ...] = ()
+    left_alone: tuple[str, ...] = ()
     forecast: Forecast | None = None
     expects: tuple[str, ...] = ()
     bundles: OfferedBundles | None = None

@@ -51,7 +51,7 @@ class Adapting(Controller):
                 continue
             if not dataflow.names and dataflow.bundles is None:
                 reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(
-                    dataflow.kept or ("None of its tasks has a policy that names controllers.",))))
+                    dataflow.left_alone or ("None of its tasks has a policy that names controllers.",))))
                 continue
             answer = answer_for(dataflow, evidence.algorithm)
             offer, reason = (None, "") if dataflow.bundles is None else choose_bundles(
@@ -74,7 +74,7 @@ def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer, no_bundles: st
     elif answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
         yield f"The algorithm would take {_slots(answer.more_slots)} more."
     yield from dataflow.expects
-    yield from dataflow.kept
+    yield from dataflow.left_alone
 
 
 def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Adaptations) -> Decision:
@@ -94,7 +94,7 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
         alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
         arguments={
             "alternates": json.dumps(named, sort_keys=True), "load_tasks": " ".join(dataflow.load_tasks),
-            "looked_at": json.dumps(list(_told(dataflow, answer))), "now": json.dumps(_figures(now)),
+            "looked_at": json.dumps(list(_candidate_facts(dataflow, answer))), "now": json.dumps(_figures(now)),
             "chosen": json.dumps(_figures(chosen)), "algorithm": evidence.algorithm,
             "more_slots": str(answer.more_slots)})
 
@@ -149,7 +149,7 @@ def _schedule_decision(
             "load_tasks": " ".join(dataflow.load_tasks), "algorithm": evidence.algorithm, "more_slots": "0",
             "looked_at": json.dumps([
                 *({"alternates": {}, "is_chosen": row["schedule"] == offer.words, **row} for row in rows),
-                *_told(dataflow, answer, by_switch=False)]),
+                *_candidate_facts(dataflow, answer, by_switch=False)]),
             "now": json.dumps(_figures(answer.now)), "chosen": json.dumps(_figures(answer.now))})
 
 
@@ -184,7 +184,7 @@ def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
     return work
 
 
-def _told(
+def _candidate_facts(
     dataflow: AdaptedDataflow, answer: AdaptationAnswer, *, by_switch: bool = True
 ) -> Iterator[dict[str, object]]:
     """The candidates, the greatest profit first: how it differs from what was on, and its result."""

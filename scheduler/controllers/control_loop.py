@@ -93,7 +93,7 @@ def _followed(
     controller: Controller, loop_round: Round, observations: Observations, policies: Mapping[str, Policy], now_s: float
 ) -> Round:
     """A round as it is after what was heard of it; one that has ended only where people took its change back since."""
-    loop_round = _heard(loop_round, observations.progress.get(loop_round.key, CommandProgress("absent")), now_s)
+    loop_round = _round_after(loop_round, observations.progress.get(loop_round.key, CommandProgress("absent")), now_s)
     if loop_round.phase == CHECKING:
         return _checked(controller, loop_round, observations.effects.get(loop_round.key), now_s)
     off = policies.get(loop_round.decision.team, controller.usual).mode == OFF
@@ -104,7 +104,7 @@ def _followed(
     return loop_round
 
 
-def _heard(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
+def _round_after(loop_round: Round, progress: CommandProgress, now_s: float) -> Round:
     """The round after a report of its progress, which counts only as far as the round can have come: late news of an
     earlier phase change nothing."""
     become = _BECOMES.get((loop_round.phase, progress.phase))

@@ -69,7 +69,7 @@ def veto(
         *(() if decision.urgent else (
             _undone(state, decision, now_s),
             _back_and_forth(state, decision, policy, now_s),
-            _resting(controller, state, decision, policy, now_s),
+            _cool_down(controller, state, decision, policy, now_s),
             _over_budget(controller, state, decision, policies, now_s))))), "")
 
 
@@ -113,7 +113,7 @@ def _over_budget(
     return ""
 
 
-def _resting(controller: Controller, state: LoopState, decision: Decision, policy: Policy, now_s: float) -> str:
+def _cool_down(controller: Controller, state: LoopState, decision: Decision, policy: Policy, now_s: float) -> str:
     """The reason against a change within the cool-down after another one of the target."""
     for loop_round in state.rounds:
         if (loop_round.controller != controller.name or loop_round.decision.target != decision.target

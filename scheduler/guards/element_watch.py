@@ -48,7 +48,7 @@ class ElementSwitch:
     @property
     def because(self) -> str:
         """The reason, with the values that were seen."""
-        values_text = ", ".join(f"{part} = {_shown(value)}" for part, value in self.values.items())
+        values_text = ", ".join(f"{part} = {_value_text(value)}" for part, value in self.values.items())
         return f"{self.choice.why} ({values_text})" if values_text else self.choice.why
 
 
@@ -246,7 +246,7 @@ def _is_stored(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _shown(value: FigureValue) -> str:
+def _value_text(value: FigureValue) -> str:
     if value is None:
         return "not known"
     if isinstance(value, bool):

@@ -211,20 +211,20 @@ class _GuardReader:
         if isinstance(node, exp.Column):
             return self._figure(node, within)
         if isinstance(node, exp.And | exp.Or):
-            parts = tuple(self._of(TRUTH, inner(part), part) for part in node.flatten())
+            parts = tuple(self._require_kind(TRUTH, inner(part), part) for part in node.flatten())
             return GuardNode("and" if isinstance(node, exp.And) else "or", TRUTH, parts)
         if isinstance(node, exp.Not):
-            return GuardNode("not", TRUTH, (self._of(TRUTH, inner(node.this), node.this),))
+            return GuardNode("not", TRUTH, (self._require_kind(TRUTH, inner(node.this), node.this),))
         if isinstance(node, exp.Neg):
-            return GuardNode("negative", NUMBER, (self._of(NUMBER, inner(node.this), node.this),))
+            return GuardNode("negative", NUMBER, (self._require_kind(NUMBER, inner(node.this), node.this),))
         if type(node) in _CALCULATED:
-            parts = tuple(self._of(NUMBER, inner(part), part) for part in (node.this, node.expression))
+            parts = tuple(self._require_kind(NUMBER, inner(part), part) for part in (node.this, node.expression))
             return GuardNode(_CALCULATED[type(node)], NUMBER, parts)
         if type(node) in _COMPARED:
             return self._alike(_COMPARED[type(node)], node, inner(node.this), inner(node.expression))
         if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null | exp.Boolean):
             is_null = isinstance(node.expression, exp.Null)
-            part = inner(node.this) if is_null else self._of(TRUTH, inner(node.this), node.this)
+            part = inner(node.this) if is_null else self._require_kind(TRUTH, inner(node.this), node.this)
             return GuardNode("is null" if is_null else f"is {str(bool(node.expression.this)).lower()}", TRUTH, (part,))
         if isinstance(node, exp.Between) and not node.args.get("symmetric"):
             value = inner(node.this)
@@ -241,7 +241,7 @@ class _GuardReader:
         shown = node.sql(dialect=Dialect)[:60]
         raise self.wrong(f"it has {shown}, which a guard may not", node)
 
-    def _of(self, kind: str, part: GuardNode, node: exp.Expression) -> GuardNode:
+    def _require_kind(self, kind: str, part: GuardNode, node: exp.Expression) -> GuardNode:
         if part.kind not in (kind, NOTHING):
             raise self.wrong(f"{str(part)[:60]} is {kind_in_words(part.kind)}, not {kind_in_words(kind)}", node,
                              f"Compare it: {str(part)[:40]} > 0." if kind == TRUTH and part.kind == NUMBER else REMEDY)
@@ -262,7 +262,7 @@ class _GuardReader:
     def _case(self, node: exp.Case, *, level: int, within: str) -> GuardNode:
         parts: list[GuardNode] = []
         for branch in node.args["ifs"]:
-            parts.append(self._of(TRUTH, self.read(branch.this, level=level + 1, within=within), branch.this))
+            parts.append(self._require_kind(TRUTH, self.read(branch.this, level=level + 1, within=within), branch.this))
             parts.append(self.read(branch.args["true"], level=level + 1, within=within))
         default = node.args.get("default")
         parts.append(GuardNode("literal", NOTHING) if default is None
@@ -306,7 +306,7 @@ class _GuardReader:
                 raise self.wrong(f"{name} has {len(parts)} values", node,
                                  f"Write {'abs(a)' if name == 'abs' else f'{name}(a, b)'}.")
             if name != "coalesce":
-                parts = tuple(self._of(NUMBER, part, at) for part, at in zip(parts, arguments, strict=True))
+                parts = tuple(self._require_kind(NUMBER, part, at) for part, at in zip(parts, arguments, strict=True))
             return GuardNode(name, self._kind_of(parts, node), parts)
         if name not in TEMPORAL:
             names = [*TEMPORAL, *SCALARS]
@@ -322,7 +322,7 @@ class _GuardReader:
         parts, written = [], []
         for taken, argument in zip(signature, arguments, strict=True):
             if taken == TRUTH:
-                parts.append(self._of(TRUTH, self.read(argument, level=level + 1), argument))
+                parts.append(self._require_kind(TRUTH, self.read(argument, level=level + 1), argument))
             elif taken in (words.SERIES, words.COUNTED):
                 parts.append(self._series(name, argument, level=level))
             else:
@@ -340,7 +340,7 @@ class _GuardReader:
                              f"A window is over figures of one stream: write {EXAMPLES[name]}, and calculate with "
                              "what windows give.")
         if name != "count":
-            return self._of(NUMBER, part, node)
+            return self._require_kind(NUMBER, part, node)
         if part.kind == TRUTH and part.word != "figure":
             raise self.wrong("count is over a condition, and would count events where it is false, too", node,
                              f"Write sum(CASE WHEN {str(part)[:40]} THEN 1 ELSE 0 END, '5 min').")

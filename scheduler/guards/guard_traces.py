@@ -67,7 +67,7 @@ class GuardTracer:
             [part for _, term, _, _ in compared for part in (*_figure_of(term), term)] + figures)
         self._terms = [(term, closure_of(term, compiled.slots)) for term in terms if _has_slots(term, compiled)]
         self._points: list[list[tuple[int, Any]]] = [[] for _ in self._terms]
-        self._since: dict[str, int] = {}
+        self._begins_ms: dict[str, int] = {}
         self._spans: dict[str, list[tuple[int, int]]] = {alternate: [] for alternate in self._guards}
         self._now_ms = 0
 
@@ -80,15 +80,15 @@ class GuardTracer:
                 points.append((at_ms, value))
         for alternate, result in zip(self._guards, watch.results or (), strict=False):
             if result is True:
-                self._since.setdefault(alternate, at_ms)
-            elif alternate in self._since:
-                self._spans[alternate].append((self._since.pop(alternate), at_ms))
+                self._begins_ms.setdefault(alternate, at_ms)
+            elif alternate in self._begins_ms:
+                self._spans[alternate].append((self._begins_ms.pop(alternate), at_ms))
 
     def trace(self, *, begin_ms: int, end_ms: int) -> GuardTrace:
         """The trace of a time, in ms since the epoch."""
         spans = {
             alternate: [(max(since, begin_ms), min(until, end_ms)) for since, until in (
-                *noted, *([(self._since[alternate], end_ms)] if alternate in self._since else []))
+                *noted, *([(self._begins_ms[alternate], end_ms)] if alternate in self._begins_ms else []))
                 if until > begin_ms and since < end_ms]
             for alternate, noted in self._spans.items()}
         return GuardTrace(

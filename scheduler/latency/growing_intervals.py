@@ -46,13 +46,13 @@ class Ceilings:
     """Upper bounds of the intervals of queries, from what was violated lately. So load that swings moves them once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, float]] = {}  # interval, and until when it counts
+        self._intervals: dict[str, tuple[float, float]] = {}  # interval, and until when it counts
 
     def note(self, query: str, interval_s: float, *, now_s: float) -> None:
         """A longer interval than this violated a limit."""
-        self._known[query] = (min(interval_s, self.of(query, now_s=now_s)), now_s + REMEMBERED_S)
+        self._intervals[query] = (min(interval_s, self.of(query, now_s=now_s)), now_s + REMEMBERED_S)
 
     def of(self, query: str, *, now_s: float) -> float:
         """The longest interval that a query may have now."""
-        interval_s, until_s = self._known.get(query, (math.inf, -math.inf))
+        interval_s, until_s = self._intervals.get(query, (math.inf, -math.inf))
         return interval_s if now_s < until_s else math.inf

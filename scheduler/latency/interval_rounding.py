@@ -14,8 +14,8 @@ def all_rounded_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> dict[str,
     keep to."""
     least_s: dict[str, float] = {}
     for query, seconds in interval_s.items():
-        least_s[_same(seconds)] = max(plan.costs[query].least_s, least_s.get(_same(seconds), 0.0))
-    return {query: rounded_s(seconds, least_s[_same(seconds)]) for query, seconds in interval_s.items()}
+        least_s[_five_digits(seconds)] = max(plan.costs[query].least_s, least_s.get(_five_digits(seconds), 0.0))
+    return {query: rounded_s(seconds, least_s[_five_digits(seconds)]) for query, seconds in interval_s.items()}
 
 
 def rounded_s(seconds: float, least_s: float) -> float:
@@ -30,5 +30,5 @@ def unless_near_s(before_s: float | None, seconds: float) -> float:
     return before_s if before_s is not None and abs(seconds - before_s) <= STAYS * before_s else seconds
 
 
-def _same(seconds: float) -> str:
+def _five_digits(seconds: float) -> str:
     return f"{seconds:.5g}"

@@ -64,17 +64,17 @@ class Reporter:
             raise ValueError(f"the offset of a report lies within its interval of {interval_s:g} s, not {offset_s:g} s")
         self._node, self._queries = node, queries
         self._interval_s, self._due_s = interval_s, offset_s
-        self._gathered = _Gathered()
+        self._interval = _Gathered()
 
     def wants(self, query: str) -> bool:
         """True if this interval has no sample of a query yet: whether to look at its meters."""
-        return query in self._queries and query not in self._gathered.latencies_s
+        return query in self._queries and query not in self._interval.latencies_s
 
     def take(self, query: str, sample: QuerySample) -> None:
         """A sample of a query and the channels that it reads; further ones of the same interval do not count."""
         if not self.wants(query):
             return
-        gathered = self._gathered
+        gathered = self._interval
         gathered.latencies_s[query] = sample.latency_s
         gathered.intervals_s[query], gathered.batches_s[query] = sample.interval_s, sample.batch_s
         if sample.lifetime_s is not None:
@@ -85,7 +85,7 @@ class Reporter:
             self._take_channel(channel, sample)
 
     def _take_channel(self, channel: str, sample: QuerySample) -> None:
-        gathered, times = self._gathered, sample.channels.get(channel.partition(ARROW)[0])
+        gathered, times = self._interval, sample.channels.get(channel.partition(ARROW)[0])
         if times is not None:
             gathered.latencies_s[channel], gathered.lifetimes_s[channel] = times.latency_s, times.lifetime_s
         elif not sample.channels and sample.channel_s is not None:
@@ -97,7 +97,7 @@ class Reporter:
             return None
         intervals = (now_s - self._due_s) // self._interval_s + 1
         self._due_s += intervals * self._interval_s
-        gathered, self._gathered = self._gathered, _Gathered()
+        gathered, self._interval = self._interval, _Gathered()
         if not gathered.latencies_s:
             return None
         return QosReport(

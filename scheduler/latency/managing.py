@@ -89,7 +89,7 @@ class QosManager:
         self._elements: dict[str, Element] = {
             text_of(element): element for element in (*self._graph.vertices, *self._graph.channels)}
         self._watches = [
-            _Watch(self._whole(of), RunningHistogram(of.over_s), now_s, now_s, now_s) for of in setup.shares]
+            _Watch(self._whole_share(of), RunningHistogram(of.over_s), now_s, now_s, now_s) for of in setup.shares]
         self._watches_of: dict[str, list[_Watch]] = defaultdict(list)
         for watch in self._watches:
             for query in watch.share.vertices:
@@ -101,7 +101,7 @@ class QosManager:
         self._wishes_s: dict[str, float] = {}
         self._ceilings = Ceilings()
 
-    def _whole(self, of: QosShare) -> Share:
+    def _whole_share(self, of: QosShare) -> Share:
         constraint = constraint_of(of)
         anchor = self._setup.queries[of.anchors[0]].task
         return graph_expand(self._graph, constraint, anchor, frozenset(of.anchors))

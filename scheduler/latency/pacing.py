@@ -95,7 +95,7 @@ def pace(
     interval_s = _with_room(queries, interval_s)
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
-    expected = {want.key: _expected(plan, want, effective) for want in wants}
+    expected = {want.key: _expected_latency(plan, want, effective) for want in wants}
     expected |= {want.key: _with_least(plan, want, expected[want.key], full, standing)
                  for want in wants if want.key not in waiting}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
@@ -119,7 +119,7 @@ def expected_at(queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mappi
     """The latencies of limits with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
-    return {want.key: _expected(plan, want, effective) for want in wants}
+    return {want.key: _expected_latency(plan, want, effective) for want in wants}
 
 
 def expected_in_steps(
@@ -134,7 +134,7 @@ def expected_in_steps(
     effective = Effective(plan, interval_s)
     made = {}
     for want in wants:
-        expected = made[want.key] = _expected(plan, want, effective)
+        expected = made[want.key] = _expected_latency(plan, want, effective)
         if expected.latency_s > want.limit_s and (
                 least_s := _least_s(plan, want, standing)) > want.limit_s:
             made[want.key] = replace(expected, least_s=least_s)
@@ -299,7 +299,7 @@ def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[s
     return chosen
 
 
-def _expected(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expected:
+def _expected_latency(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expected:
     path, latency = _slowest(plan, want, effective)
     latency = max(latency, (latency - want.other_s) / 2)  # what longer intervals saved is more than short ones take
     parts = tuple(

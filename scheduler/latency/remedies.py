@@ -66,7 +66,7 @@ def remedies(
         To ask for less comes first; then what meets the limit as it is, the fewest slots and the least CPU first.
         Fusing and more slots together are offered only where neither does alone.
     """
-    narrowed, able = _own(queries, want), frozenset(able)
+    narrowed, able = _own_queries(queries, want), frozenset(able)
     fused = tuple(tuple(chain) for chain in chains if len(chain) > 1)
     chained, way = _chained(narrowed, want, fused, query)
     able_fused = able - {name for chain in fused if not able.issuperset(chain) for name in chain}
@@ -95,7 +95,7 @@ def chains_among(path: Sequence[str], series: Iterable[Chain]) -> tuple[Chain, .
     return tuple(sorted(chosen, key=lambda chain: position_of[chain[0]]))
 
 
-def _own(queries: Queries, want: LimitOnWay) -> Queries:
+def _own_queries(queries: Queries, want: LimitOnWay) -> Queries:
     """The queries of the way alone, on slots that have so much less as others take there; nothing is kept as it is.
 
     How long batches of the way take depends on what is upstream of it: that is among them, with intervals that may
@@ -139,7 +139,7 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
     """A batch of several queries as one: what each batch takes for being one it takes once."""
     first, less = costs[0], len(costs) - 1
 
-    def one(figures: Sequence[float], fixed: float) -> float:
+    def of_one_batch(figures: Sequence[float], fixed: float) -> float:
         return max(max(figures), sum(figures) - less * fixed)
 
     def an_event(figures: Iterable[float]) -> float:
@@ -148,8 +148,8 @@ def _cost_of(costs: Sequence[BatchCost], query: BatchCost) -> BatchCost:
 
     moving = first.rate_per_s > 0
     return BatchCost(
-        one([cost.batch_s for cost in costs], query.batch_s),
-        one([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
+        of_one_batch([cost.batch_s for cost in costs], query.batch_s),
+        of_one_batch([cost.batch_cpu_s for cost in costs], query.batch_cpu_s), first.rate_per_s,
         an_event(cost.event_s for cost in costs) if moving else 0.0,
         an_event(cost.event_cpu_s for cost in costs) if moving else 0.0, max(cost.group_cpu_s for cost in costs))
 

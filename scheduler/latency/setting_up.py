@@ -31,7 +31,7 @@ def qos_setups(
     managers = compute_qos_setup(graph, constraints)
     reports = reporters(graph, managers)
     watched = {manager.worker: _watched(manager, graph, longest_ms) for manager in managers}
-    queries = _own(graph, managers, longest_ms=longest_ms, sources=sources, reads=reads or {})
+    queries = _own_queries(graph, managers, longest_ms=longest_ms, sources=sources, reads=reads or {})
     stands_in: dict[str, dict[str, QosStandIn]] = defaultdict(dict)
     for away, nodes in successors(managers, graph).items():
         for number, node in enumerate(nodes):
@@ -61,7 +61,7 @@ def text_of(element: Element) -> str:
     return element if isinstance(element, str) else channel_text(element.source, element.target)
 
 
-def _own(
+def _own_queries(
     graph: RuntimeGraph, managers: Iterable[Manager], *, longest_ms: Mapping[str, int], sources: Collection[str],
     reads: Mapping[str, Mapping[str, str]],
 ) -> Mapping[str, Mapping[str, OwnQuery]]:

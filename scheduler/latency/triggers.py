@@ -168,18 +168,18 @@ class Effective:
     def __init__(self, plan: BatchPlan, interval_s: Mapping[str, float], *, early: float = EARLY) -> None:
         self.interval_s = interval_s
         self._plan, self._early = plan, early
-        self._known: dict[str, tuple[float, float, float]] = {}  # batches are apart, they hold, blocks are apart
+        self._times: dict[str, tuple[float, float, float]] = {}  # batches are apart, they hold, blocks are apart
 
     def apart_s(self, query: str) -> float:
         """The least interval of batches, in seconds.
 
         A reader of one stream has no more of them than there are blocks. Of several streams any block begins a batch.
         """
-        return self._of(query)[0]
+        return self._times_of(query)[0]
 
     def held_s(self, query: str) -> float:
         """The time of whose events a batch holds, in seconds: of the longest interval of its own and upstream."""
-        return self._of(query)[1]
+        return self._times_of(query)[1]
 
     def follows(self, writer: str, reader: str) -> bool:
         """True if a reader of this stream alone begins with each of its blocks.
@@ -187,20 +187,20 @@ class Effective:
         Those of a query that follows its own writer come as far apart as its batches begin. Of one that does not, one
         batch holds a block more than another, and takes longer by that: blocks come nearer by as much.
         """
-        return (1 - self._early) * self.interval_s[reader] <= self._of(writer)[2]
+        return (1 - self._early) * self.interval_s[reader] <= self._times_of(writer)[2]
 
-    def _of(self, query: str) -> tuple[float, float, float]:
+    def _times_of(self, query: str) -> tuple[float, float, float]:
         waiting = [query]
         while waiting:
             name = waiting[-1]
             writers = [writer for writer in self._plan.reads.get(name, ()) if writer in self.interval_s]
-            unknown = [writer for writer in writers if writer not in self._known]
+            unknown = [writer for writer in writers if writer not in self._times]
             if unknown:
                 waiting += unknown
                 continue
-            self._known[name] = self._after(name, [self._known[writer] for writer in writers])
+            self._times[name] = self._after(name, [self._times[writer] for writer in writers])
             waiting.pop()
-        return self._known[query]
+        return self._times[query]
 
     def _after(self, query: str, writers: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
         own_s, cost = self.interval_s[query], self._plan.costs.get(query)

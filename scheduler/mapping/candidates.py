@@ -63,7 +63,7 @@ class Candidates:
         """Free CPU, free memory and room of a candidate."""
         return tuple(self._free[:, number].tolist())
 
-    def together(self) -> tuple[float, float, float]:
+    def node_sums(self) -> tuple[float, float, float]:
         """Free CPU and memory of all slots of a node, and the room of the emptiest."""
         free = self._free[:, : self.count]
         cpu, memory, _ = free.sum(axis=1).tolist()

@@ -90,23 +90,23 @@ class _NodeSlots:
     def __init__(self) -> None:
         self._cpu: list[float] = []
         self._memory: list[float] = []
-        self._many: Candidates | None = None
+        self._candidates: Candidates | None = None
 
     def add(self, cpu: float, memory: float) -> None:
         """One slot more."""
-        if self._many is not None:
-            self._many.add(cpu, memory, memory)
+        if self._candidates is not None:
+            self._candidates.add(cpu, memory, memory)
             return
         self._cpu.append(cpu)
         self._memory.append(memory)
         if len(self._cpu) > FEW:
-            self._many = Candidates()
+            self._candidates = Candidates()
             for free_cpu, free_memory in zip(self._cpu, self._memory, strict=True):
-                self._many.add(free_cpu, free_memory, free_memory)
+                self._candidates.add(free_cpu, free_memory, free_memory)
 
     def take(self, cpu: float, memory: float, *, from_newest: bool) -> int:
         """Take so much of the first slot with memory for it, or of the newest one if that has; its number."""
-        many, least = self._many, memory - TOLERANCE
+        many, least = self._candidates, memory - TOLERANCE
         if many is not None:
             newest = many.count - 1
             number = newest if from_newest and many.holds(newest, -inf, memory) else many.first_with_room(
@@ -122,10 +122,10 @@ class _NodeSlots:
         free[number] -= memory
         return number
 
-    def together(self) -> tuple[float, float, float]:
+    def node_sums(self) -> tuple[float, float, float]:
         """Free CPU and memory of all slots, and the memory of the emptiest."""
-        if self._many is not None:
-            return self._many.together()
+        if self._candidates is not None:
+            return self._candidates.node_sums()
         cpu = memory = 0.0
         # Not `sum`, which later Pythons make more exact than NumPy's.
         for free_cpu, free_memory in zip(self._cpu, self._memory, strict=True):
@@ -194,4 +194,4 @@ class _Nodes:
 
     def _refresh(self, name: str) -> None:
         rack, number = self._number[name]
-        self._racks[rack].put(number, *self._slots[name].together())
+        self._racks[rack].put(number, *self._slots[name].node_sums())

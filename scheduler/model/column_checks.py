@@ -71,7 +71,7 @@ class _ColumnReader:
                     inputs = entering
                 elif input_columns:
                     inputs = interleaved(input_columns)
-                made = self._made(task, inputs, problems)
+                made = self._output_columns(task, inputs, problems)
                 self._lengthen(made)
                 outputs = made
             except WeirError as wrong:
@@ -86,7 +86,7 @@ class _ColumnReader:
                 f"The columns of all tasks have more than {DOCUMENT_TYPES.most:,} characters.",
                 remedy="Split the dataflow, or let tasks give fewer columns.")
 
-    def _made(self, task: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:
+    def _output_columns(self, task: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:
         """The output columns of a task, whichever of its alternates is on; of these each is reported by itself."""
         if not task.alternates:
             return self._outputs(task, inputs)

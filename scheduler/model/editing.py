@@ -48,12 +48,12 @@ def with_values(text: str, values: Values, *, meant: Dataflow, format: Format, t
         changes = text_changes(text, document, format)
         if changes is not None:
             edited = applied(text, changes)
-            if _same(read_document(edited, task_types=task_types, format=format), meant, task_types):
+            if _are_equal(read_document(edited, task_types=task_types, format=format), meant, task_types):
                 return Edited(edited, in_place=True)
     return Edited(dump_document(meant, format), in_place=False)
 
 
-def _same(dataflow: Dataflow, other: Dataflow, task_types: TaskTypes) -> bool:
+def _are_equal(dataflow: Dataflow, other: Dataflow, task_types: TaskTypes) -> bool:
     def spelled(dataflow: Dataflow) -> str:
         tasks = tuple(
             replace(task, config=canonical_config(task_types[task.type], task.config)) for task in dataflow.tasks)

@@ -285,13 +285,13 @@ def _without_broken(
     before: Document, after: Document, changed: Callable[[list[str]], list[str]]
 ) -> dict[str, Any]:
     """The document after an edit, with what its limits are along changed, and without those that lost their path."""
-    def kept(along: list[str]) -> list[str]:
+    def remaining(along: list[str]) -> list[str]:
         remaining_path = changed(along)
         # By the author, who is told of it elsewhere.
         was_broken = remaining_path == along and not _is_path(along, before)
         return remaining_path if was_broken or _is_path(remaining_path, after) else []
 
-    return _with_limits(after, kept)
+    return _with_limits(after, remaining)
 
 
 def _is_path(along: list[str], document: Document) -> bool:

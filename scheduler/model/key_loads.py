@@ -75,7 +75,7 @@ class KeyLoads:
     frequent: tuple[FrequentKey, ...] = ()  # the most frequent first
 
     @classmethod
-    def together(cls, counts: Iterable[KeyCounts]) -> KeyLoads | None:
+    def of_writers(cls, counts: Iterable[KeyCounts]) -> KeyLoads | None:
         """The counts of several writers of a stream, all as of the newest; None where that is too little to go by."""
         writers = list(counts)
         newest_ms = max((writer.at_ms for writer in writers), default=0)

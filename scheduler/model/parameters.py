@@ -38,7 +38,7 @@ def check_config(task_type: TaskType, config: DocumentNode, problems: Problems, 
                 problems.add(
                     "missing_parameter", config.position,
                     f"Task {task_id} lacks parameter {parameter.name} of type {task_type.name}.",
-                    f"Add {parameter.name}: {_expected(parameter)}. {parameter.doc}".rstrip(), task_id=task_id,
+                    f"Add {parameter.name}: {_in_words(parameter)}. {parameter.doc}".rstrip(), task_id=task_id,
                 )
         elif parameter.secret:
             _check_secret(parameter, node, problems, task_id)
@@ -104,7 +104,7 @@ def _check_value(
     if expected == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)
     if not _is(expected, value):
-        report("ill_typed", f"is {_kind(node)}", f"Write {_expected(parameter, expected)}.")
+        report("ill_typed", f"is {_kind(node)}", f"Write {_in_words(parameter, expected)}.")
     elif expected == "list":
         for element in value:
             if parameter.items is not None:
@@ -128,9 +128,9 @@ def _of_unit(parameter: Parameter, text: str, report) -> float | None:
     quantity = in_unit(text, parameter.unit)
     if quantity is None:
         like = ", ".join(units_like(parameter.unit))
-        report("ill_typed", f"is {shown(text) or 'empty'}", f"Write {_expected(parameter)}, or a quantity in {like}.")
+        report("ill_typed", f"is {shown(text) or 'empty'}", f"Write {_in_words(parameter)}, or a quantity in {like}.")
     elif parameter.type == "integer" and quantity.denominator != 1:
-        report("ill_typed", f"is {shown(text)}, no whole number of {parameter.unit}", f"Write {_expected(parameter)}.")
+        report("ill_typed", f"is {shown(text)}, no whole number of {parameter.unit}", f"Write {_in_words(parameter)}.")
     elif parameter.type == "integer":
         return int(quantity)
     else:
@@ -165,7 +165,7 @@ def _kind(node: DocumentNode) -> str:
     return "a list" if node.is_list else "a mapping"
 
 
-def _expected(parameter: Parameter, expected: ParameterType | None = None) -> str:
+def _in_words(parameter: Parameter, expected: ParameterType | None = None) -> str:
     kind = _NAMES[expected or parameter.type]
     bounds = [
         f"{word} {bound:g}" for word, bound in (("from", parameter.minimum), ("to", parameter.maximum))

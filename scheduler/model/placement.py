@@ -43,14 +43,14 @@ class ThreadShortage:
 class Placement:
     """Every thread's slot.
 
-    ``slots`` are all that the mapping asked for, ``extra`` of them one by one beyond the ``asked`` ones of the
-    allocation, because the packing did not fit. ``threads`` has for each task a position in ``slots`` for each of its
-    threads, which are its input's partitions in order. ``taken`` is what others take of some slots, by position. A
-    schedule takes those that hold something; the others are ``empty`` then.
+    ``slots`` are all that the mapping asked for, ``extra`` of them one by one beyond the ``allocated_slots``, which the
+    allocation asked for, because the packing did not fit. ``threads`` has for each task a position in ``slots`` for
+    each of its threads, which are its input's partitions in order. ``taken`` is what others take of some slots, by
+    position. A schedule takes those that hold something; the others are ``empty`` then.
     """
 
     algorithm: str
-    asked: int
+    allocated_slots: int
     slots: tuple[Slot, ...]
     threads: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     taken: Mapping[int, TakenShare] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Placement:
     @property
     def extra(self) -> int:
         """Slots beyond what the allocation asked for."""
-        return max(0, self.needed - self.asked)
+        return max(0, self.needed - self.allocated_slots)
 
     @cached_property
     def held(self) -> tuple[int, ...]:

@@ -102,23 +102,23 @@ class Problems:
     """Collects a document's problems, up to a number that a person may still read."""
 
     def __init__(self) -> None:
-        self._found: list[Problem] = []
+        self._problems: list[Problem] = []
         self._comparisons = 0
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self._problems)
 
     def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
         """Report a problem."""
-        if len(self._found) >= MAX_PROBLEMS:
-            self._found.append(
+        if len(self._problems) >= MAX_PROBLEMS:
+            self._problems.append(
                 Problem(
                     "too_many_problems", f"There are more than {MAX_PROBLEMS} problems; the rest is not listed.",
                     "Correct these and submit again to see the rest.", position.path, position.line, position.column,
                 )
             )
             raise UnreadableDocument
-        self._found.append(Problem(code, message, remedy, position.path, position.line, position.column, task_id))
+        self._problems.append(Problem(code, message, remedy, position.path, position.line, position.column, task_id))
 
     def within(self, where: str, task_id: str | None) -> Problems:
         """The same problems, for what stands within a task: each that is added to these says where, and is the task's.
@@ -144,7 +144,7 @@ class Problems:
         """All problems in document order; the note that there are more comes last."""
         return tuple(
             sorted(
-                self._found,
+                self._problems,
                 key=lambda problem: (problem.code == "too_many_problems", problem.line or 0, problem.column or 0),
             )
         )
@@ -162,7 +162,7 @@ class Problems:
 
 class _ProblemsWithin(Problems):
     def __init__(self, whole: Problems, where: str, task_id: str | None) -> None:
-        self._whole, self._where, self._task_id = whole, where, task_id
+        self._all_problems, self._where, self._task_id = whole, where, task_id
         self._is_any = False
 
     def __bool__(self) -> bool:
@@ -170,10 +170,10 @@ class _ProblemsWithin(Problems):
 
     def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
         self._is_any = True
-        self._whole.add(code, position, f"{self._where}: {message}", remedy, task_id=self._task_id)
+        self._all_problems.add(code, position, f"{self._where}: {message}", remedy, task_id=self._task_id)
 
     def nearest(self, name: str, candidates: Iterable[str]) -> str | None:
-        return self._whole.nearest(name, candidates)
+        return self._all_problems.nearest(name, candidates)
 
 
 def child_path(path: str, key: str | int) -> str:

@@ -199,7 +199,7 @@ class Profile:
         return max(self.points, key=lambda point: (point.rate_per_s, -point.threads))
 
     @property
-    def one(self) -> Point:
+    def one_thread(self) -> Point:
         """The point of one thread; ``MissingProfile`` where it was not measured."""
         if self.points[0].threads != 1:
             raise MissingProfile(
@@ -210,8 +210,8 @@ class Profile:
 
     @property
     def of_one_thread(self) -> Profile:
-        """The profile of a task that never has more than one thread on a slot; ``MissingProfile`` as `one` has it."""
-        return self if len(self.points) == 1 else replace(self, points=(self.one,))
+        """The profile of a task that never has more than one thread on a slot; raises as `one_thread` does."""
+        return self if len(self.points) == 1 else replace(self, points=(self.one_thread,))
 
     def at_speed(self, ratio: float) -> Profile:
         """The same task on cores that run so many times as fast as those that it was measured on."""

@@ -115,7 +115,7 @@ def read_entries(text: str) -> tuple[ProfileEntry, ...]:
                 break
     except csv.Error as error:
         problems.append(_problem(reader.line_num + 1, f"The line is no CSV: {error}", "Correct the quotes."))
-    entries = [] if problems else [entry for key, key_rows in rows.items() if (entry := _made(key, key_rows, problems))]
+    entries = [] if problems else [entry for key, group in rows.items() if (entry := _entry(key, group, problems))]
     if not entries and not problems:
         problems.append(_problem(1, "The file holds no measured point", "Give one line for each."))
     require_none(problems)
@@ -212,7 +212,7 @@ def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems
     rows.setdefault(key, []).append(_Row(line, point, row.get("origin") or "", marks))
 
 
-def _made(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) -> ProfileEntry | None:
+def _entry(key: tuple[object, ...], rows: list[_Row], problems: list[Problem]) -> ProfileEntry | None:
     task, config, version, machine, code = key
 
     def marked(name: str) -> tuple[int, ...]:

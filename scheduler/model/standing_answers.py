@@ -33,7 +33,7 @@ class StandingAnswers(Generic[T]):
     """
 
     def __init__(self, most_effort: float = math.inf) -> None:
-        self._known: dict[Hashable, _Known[T]] = {}
+        self._answers: dict[Hashable, _Known[T]] = {}
         self._now_s = 0.0
         self._most_effort, self._spent = most_effort, 0.0
         self._spent_by: Counter[str] = Counter()
@@ -43,8 +43,8 @@ class StandingAnswers(Generic[T]):
         """Forget what is too old by now, or from the future as the clock was put back."""
         self._now_s, self._spent, self.left_out = now_s, 0.0, 0
         self._spent_by = Counter({name: spent / 2 for name, spent in self._spent_by.items() if spent >= 1})
-        self._known = {
-            ground: standing for ground, standing in self._known.items() if 0 <= now_s - standing.made_s < STANDS_S}
+        self._answers = {
+            ground: standing for ground, standing in self._answers.items() if 0 <= now_s - standing.made_s < STANDS_S}
 
     def spent_by(self, name: str) -> float:
         """The effort that was spent for somebody of late: each round halves what was before."""
@@ -75,7 +75,7 @@ class StandingAnswers(Generic[T]):
         make : callable
             Makes the answer, or None where there is none in this round; called where none stands.
         """
-        standing = self._known.get(ground)
+        standing = self._answers.get(ground)
         if standing is not None:
             present = figures(standing.answer)
             if present is not None and all(
@@ -84,7 +84,7 @@ class StandingAnswers(Generic[T]):
         answer = make()
         rests_on = None if answer is None else figures(answer)
         if answer is not None and rests_on is not None:
-            self._known[ground] = _Known(answer, tuple(rests_on), self._now_s)
+            self._answers[ground] = _Known(answer, tuple(rests_on), self._now_s)
         else:
-            self._known.pop(ground, None)
+            self._answers.pop(ground, None)
         return answer

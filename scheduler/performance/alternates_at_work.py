@@ -50,14 +50,14 @@ class AlternatesAtWork:
     ) -> None:
         self.estate, self.task_types, self.prices, self.on = estate, task_types, prices, on
         self._times: dict[str, float] = {}
-        self._paced = {prices.trigger_ms: prices}
+        self._prices_at = {prices.trigger_ms: prices}
 
     def paced(self, query: str) -> Prices:
         """The prices with batches as far apart as that query's are, where that is known."""
         trigger_ms = self.prices.paces_ms.get(query, self.prices.trigger_ms)
-        if trigger_ms not in self._paced:
-            self._paced[trigger_ms] = replace(self.prices, trigger_ms=trigger_ms)
-        return self._paced[trigger_ms]
+        if trigger_ms not in self._prices_at:
+            self._prices_at[trigger_ms] = replace(self.prices, trigger_ms=trigger_ms)
+        return self._prices_at[trigger_ms]
 
     def alternate(self, task: RunningTask) -> str:
         """The alternate that is on; empty of a task that is not dynamic."""

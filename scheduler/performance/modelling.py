@@ -103,7 +103,7 @@ def next_step(trials: Iterable[Trial], *, sweep: Sweep) -> Try | SweepResult:
             f" The budget of {sweep.budget_s:g} s did not allow for half of the rate with "
             f"{counted_threads([point.threads for point in reversed(lower)])}: what batches take there is less sure."
         )
-    return _done(peaks, by_threads, sweep, reason)
+    return _result(peaks, by_threads, sweep, reason)
 
 
 def measured_profile(
@@ -271,7 +271,7 @@ def _out_of_time(
         if threads not in best and stable:
             best[threads] = _Peak(max(stable, key=lambda trial: trial.rate_per_s), precise=False)
     reason = f"The next trial would exceed the budget of {sweep.budget_s:g} s; {spent_s:.0f} s are spent."
-    return _done(best, by_threads, sweep, reason)
+    return _result(best, by_threads, sweep, reason)
 
 
 def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
@@ -282,7 +282,7 @@ def _at_speed(point: Point, peak: _Peak, speed: float) -> Point:
     return replace(point, cpu=min(1.0, trial.cpu), idle_cpu=min(trial.idle_cpu, trial.cpu, 1.0))
 
 
-def _done(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, reason: str) -> SweepResult:
+def _result(peaks: Mapping[int, _Peak], by_threads: Mapping[int, Tried], sweep: Sweep, reason: str) -> SweepResult:
     points = tuple(
         Point(threads, peak.trial.rate_per_s, min(1.0, peak.trial.cpu), min(1.0, peak.trial.memory),
               min(peak.trial.idle_cpu, peak.trial.cpu, 1.0), min(peak.trial.idle_memory, peak.trial.memory, 1.0))

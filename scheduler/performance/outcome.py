@@ -108,7 +108,7 @@ def blur_of(promise: Promise, dataflow_seen: DataflowSeen) -> float:
 
 def taken_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
     """The load of a schedule's own bundles on a slot; the whole slot's load where not each of them was measured."""
-    loads = [_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
+    loads = [_bundle_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
     whole = dataflow_seen.slots.get(slot, Load())
     cpu, memory = [load.cpu for load in loads], [load.memory for load in loads]
     return Load(
@@ -118,7 +118,7 @@ def taken_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
 
 def promised_of(promise: Promise, dataflow_seen: DataflowSeen, slot: str) -> Load:
     """The promised load for `taken_of`: of its own bundles, or of the whole slot with what others take."""
-    loads = [_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
+    loads = [_bundle_seen(bundle, dataflow_seen).load for bundle in promise.on_slots.get(slot, ())]
     own_load, whole = promise.own_load_of(slot), promise.load_of(slot)
     return Load(
         whole.cpu if None in [load.cpu for load in loads] else own_load.cpu,
@@ -174,11 +174,11 @@ def _of_slots(promise: Promise, dataflow_seen: DataflowSeen) -> Iterator[Miss]:
 def _limit(promise: Promise, dataflow_seen: DataflowSeen) -> MissReason:
     """The reason that keeps the dataflow from its rate."""
     for bundle in promise.bundles:
-        silence = _seen(bundle, dataflow_seen).silent
+        silence = _bundle_seen(bundle, dataflow_seen).silent
         if silence:
             return MissReason("silent", f"{silence}, where {bundle.task} is placed", "wait", bundle.task)
     for bundle in promise.bundles:
-        cause = _seen(bundle, dataflow_seen).failing
+        cause = _bundle_seen(bundle, dataflow_seen).failing
         if cause:
             return MissReason("failing", f"query {bundle.id} of {bundle.task} fails: {cause}", "wait", bundle.task)
     limiting = _limiting(promise, dataflow_seen)
@@ -187,7 +187,7 @@ def _limit(promise: Promise, dataflow_seen: DataflowSeen) -> MissReason:
     ids = {bundle.id for bundle in promise.bundles}
     throttled_bundle = next((
         bundle for bundle in promise.bundles
-        if not ids.issuperset(_seen(bundle, dataflow_seen).waits_for)), None)
+        if not ids.issuperset(_bundle_seen(bundle, dataflow_seen).waits_for)), None)
     if throttled_bundle is not None:
         return MissReason("others", (
             f"{throttled_bundle.task} waits for a query of another dataflow that reads its output and falls behind"),
@@ -198,7 +198,7 @@ def _limit(promise: Promise, dataflow_seen: DataflowSeen) -> MissReason:
 
 def _of_bundle(promise: Promise, dataflow_seen: DataflowSeen, bundle: BundlePromise) -> MissReason:
     """The reason why a bundle that is behind does no more."""
-    actual, slot = _seen(bundle, dataflow_seen), dataflow_seen.slots.get(bundle.slot, Load())
+    actual, slot = _bundle_seen(bundle, dataflow_seen), dataflow_seen.slots.get(bundle.slot, Load())
     threads = f"{bundle.threads} thread{'s' if bundle.threads > 1 else ''}"
     handles = f"{bundle.task} on {bundle.slot} ({threads}) handles {_rate(actual)}"
     if _use(bundle, dataflow_seen) >= AT_PEAK:
@@ -220,14 +220,14 @@ def _of_bundle(promise: Promise, dataflow_seen: DataflowSeen, bundle: BundleProm
 def _beyond(promise: Promise, dataflow_seen: DataflowSeen, slot: str, resource: What) -> MissReason:
     """The reason why a slot takes more CPU or memory than was predicted, or all that there is."""
     bundles = promise.on_slots.get(slot, ())
-    loads = [_of(_seen(bundle, dataflow_seen).load, resource) for bundle in bundles]
+    loads = [_of(_bundle_seen(bundle, dataflow_seen).load, resource) for bundle in bundles]
     if None in loads:
         return MissReason("others", "the use of each single query was not measured", "slots")
     measured = sum(load or 0.0 for load in loads)
     promised = [bundle.cpu if resource == "CPU" else bundle.memory for bundle in bundles]
     # By the profiles, at the rates that came.
     expected = [
-        _expected(bundle, dataflow_seen, load, taken or 0.0)
+        _expected_load(bundle, dataflow_seen, load, taken or 0.0)
         for bundle, load, taken in zip(bundles, promised, loads, strict=True)]
     if over(measured, sum(expected)):
         if slot in dataflow_seen.mixed:
@@ -236,7 +236,7 @@ def _beyond(promise: Promise, dataflow_seen: DataflowSeen, slot: str, resource: 
     if over(measured, sum(promised)):
         most = max(zip(expected, promised, bundles, strict=True), key=lambda use: use[0] - use[1])[2]
         return MissReason("more", (
-            f"{most.task} gets {_rate(_seen(most, dataflow_seen))} instead of {most.rate_per_s:.4g}"), "compare",
+            f"{most.task} gets {_rate(_bundle_seen(most, dataflow_seen))} instead of {most.rate_per_s:.4g}"), "compare",
             most.task)
     return MissReason(
         "others", "its queries use what was predicted, and something else on the slot uses the rest", "slots")
@@ -259,8 +259,8 @@ def _of_own(
     most = max(zip(expected, bundles, strict=True), key=lambda use: use[0])[1]
     if len(bundles) == 1:
         return MissReason("drift", (
-            f"{most.task} uses {measured:.0%} of it at {_rate(_seen(most, dataflow_seen))}, where its profile says "
-            f"{expected[0]:.0%}"), "measure", most.task)
+            f"{most.task} uses {measured:.0%} of it at {_rate(_bundle_seen(most, dataflow_seen))}, where its profile "
+            f"says {expected[0]:.0%}"), "measure", most.task)
     tasks = _listed(list(dict.fromkeys(bundle.task for bundle in bundles)))
     of_all = f"the queries of {tasks} use {measured:.0%} of it together, where their profiles say {sum(expected):.0%}"
     return MissReason("together", (
@@ -278,10 +278,10 @@ def _of(load: Load, resource: What) -> float | None:
     return load.cpu if resource == "CPU" else load.memory
 
 
-def _expected(bundle: BundlePromise, dataflow_seen: DataflowSeen, promised: float, taken: float) -> float:
+def _expected_load(bundle: BundlePromise, dataflow_seen: DataflowSeen, promised: float, taken: float) -> float:
     """The expected load of a bundle at the rate that came: what it does, where it was to get none and nobody knows
     more."""
-    rate = _seen(bundle, dataflow_seen).rate_per_s
+    rate = _bundle_seen(bundle, dataflow_seen).rate_per_s
     if not rate:
         return promised
     return promised * max(1.0, rate / bundle.rate_per_s) if bundle.rate_per_s else taken
@@ -296,7 +296,7 @@ def _limiting(promise: Promise, dataflow_seen: DataflowSeen) -> list[BundlePromi
     held_back_by = {reader for bundle_seen in dataflow_seen.bundles.values() for reader in bundle_seen.waits_for}
     return [
         bundle for bundle in promise.bundles
-        if not _seen(bundle, dataflow_seen).waits_for
+        if not _bundle_seen(bundle, dataflow_seen).waits_for
         and (bundle.id in held_back_by or _is_behind(bundle, dataflow_seen))]
 
 
@@ -304,7 +304,7 @@ def _is_behind(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> bool:
     """True if it reads less than comes for it; where its own rate is unknown, whether its task does."""
     if bundle.task not in dataflow_seen.offered_per_s:
         return False
-    offered, rate = dataflow_seen.offered_per_s[bundle.task], _seen(bundle, dataflow_seen).rate_per_s
+    offered, rate = dataflow_seen.offered_per_s[bundle.task], _bundle_seen(bundle, dataflow_seen).rate_per_s
     whole = falls_short(dataflow_seen.read_per_s.get(bundle.task, offered), offered, over_s=dataflow_seen.over_s)
     if rate is None:
         return whole
@@ -314,11 +314,11 @@ def _is_behind(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> bool:
 
 def _use(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> float:
     """The load of a bundle as a part of what its profile allows."""
-    rate = _seen(bundle, dataflow_seen).rate_per_s
+    rate = _bundle_seen(bundle, dataflow_seen).rate_per_s
     return 0.0 if rate is None or not bundle.sustains_per_s else rate / bundle.sustains_per_s
 
 
-def _seen(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> BundleSeen:
+def _bundle_seen(bundle: BundlePromise, dataflow_seen: DataflowSeen) -> BundleSeen:
     return dataflow_seen.bundles.get(bundle.id) or BundleSeen()
 
 

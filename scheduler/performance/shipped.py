@@ -57,7 +57,7 @@ def dearer_than_declared(shipped: Iterable[Profile], task_types: Iterable[TaskTy
     for profile in shipped:
         task_type = by_name.get(profile.task_type)
         if task_type is not None and task_type.cost_us > 0:
-            took_us = MICROSECONDS_PER_S * profile.one.of_events / profile.one.rate_per_s
+            took_us = MICROSECONDS_PER_S * profile.one_thread.of_events / profile.one_thread.rate_per_s
             ratios[task_type.stateful].append(took_us / task_type.cost_us)
     return {stateful: max(1.0, median(of_kind)) if of_kind else 1.0 for stateful, of_kind in ratios.items()}
 

@@ -89,7 +89,7 @@ class PlayedWorld:
         self._flow = EstateFlow(setup.estate, setup.task_types, setup.costs, setup.selectivity)
         self._waiting: Mapping[str, float] = {}
         self._came_per_s: Mapping[str, float] = {}
-        self._paced: _Paced | None = None
+        self._pacing: _Paced | None = None
         self._lately_per_s: dict[str, float] = {}
         self._late_since_s: dict[LimitName, float] = {}
         self._started_s = dict.fromkeys(setup.estate.fragments, setup.begin_s)
@@ -124,7 +124,7 @@ class PlayedWorld:
     def _cost_of(self, task: str) -> TaskCost | None:
         """The cost of a task that has a query of its own."""
         name, _ = self.estate.places.get(task, ("", 0))
-        paced = self._paced
+        paced = self._pacing
         if paced is None or name not in paced.fixed_cores or self.estate.fragments[name].active_tasks != (task,):
             return None
         return TaskCost(self._flow.event_s(task), paced.fixed_cores[name])
@@ -136,7 +136,7 @@ class PlayedWorld:
 
     def _pace(self, asked_per_s: Mapping[str, float]) -> _Paced:
         """Choose intervals, as the site's pacer does, where rates or queries are others than when it chose last."""
-        before = self._paced
+        before = self._pacing
         if before is not None and before.estate is self.estate and all(
                 abs(rate - before.rates_per_s[task]) <= CHANGED * before.rates_per_s[task]
                 for task, rate in asked_per_s.items()):
@@ -159,12 +159,12 @@ class PlayedWorld:
         was_open = frozenset() if before is None else before.chosen.open
         chosen = keep_modes(queries, limits, opened, before=was_open)
         _, modes = choose_freely(chosen, queries, limits, refusals)
-        self._paced = _Paced(
+        self._pacing = _Paced(
             estate, asked_per_s, queries, wants, refusals, chosen, modes,
-            self._flow.fixed_cores(chosen, queries.costs, asked_per_s), self._whole(queries, chosen))
-        return self._paced
+            self._flow.fixed_cores(chosen, queries.costs, asked_per_s), self._expected_whole(queries, chosen))
+        return self._pacing
 
-    def _whole(self, queries: Queries, chosen: BatchModes) -> dict[str, Expected]:
+    def _expected_whole(self, queries: Queries, chosen: BatchModes) -> dict[str, Expected]:
         ways = {name: way_of(self.estate, name, WHOLE) for name in self.running}
         wants = [LimitOnWay(name, way, WHOLE.limit_s) for name, way in ways.items() if way is not None]
         open_s = {name: chosen.interval_s[name] for name in chosen.open}
@@ -186,7 +186,7 @@ class PlayedWorld:
             self._late_since_s.pop(key, None)
 
     def _keep(self) -> None:
-        paced, estate = self._paced, self.estate
+        paced, estate = self._pacing, self.estate
         assert paced is not None
         values = {Series(TASK, task, "rate_per_s"): rate for task, rate in self.rates_per_s.items()}
         for name, load in self.loads.items():
@@ -365,7 +365,7 @@ class PlayedWorld:
 
     def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
         """The status of each limit in the last step."""
-        paced = self._paced
+        paced = self._pacing
         statuses = [] if paced is None else [
             self._status(key, limit, paced.chosen.paced.expected[want.key])
             for key, (limit, want) in paced.wants.items() if key[0] in self.estate.submitted]
@@ -381,19 +381,19 @@ class PlayedWorld:
 
     def wanted_modes(self) -> WantedModes | None:
         """Modes that would be chosen if they were free; None from when another plan is enacted until the next step."""
-        return self._paced.wanted if self._paced is not None and self._paced.estate is self.estate else None
+        return self._pacing.wanted if self._pacing is not None and self._pacing.estate is self.estate else None
 
     def batches(self, queries: Collection[str]) -> Mapping[str, QueryBatches]:
         """The batches of some queries."""
-        paced = self._paced
+        paced = self._pacing
         return {} if paced is None else {
             name: QueryBatches(paced.queries.costs[name], paced.chosen.interval_s[name], name in paced.chosen.open)
             for name in queries if name in paced.queries.costs}
 
     def pacing_facts(self) -> PacingFacts:
         """The facts that intervals were chosen from last; raises `ValueError` before the first step."""
-        if self._paced is None:
+        if self._pacing is None:
             raise ValueError("no step has passed yet")
-        paced = self._paced
+        paced = self._pacing
         return PacingFacts(
             paced.queries, [(name, limit, want) for (name, _), (limit, want) in paced.wants.items()], paced.refusals)

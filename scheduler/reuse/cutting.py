@@ -16,7 +16,7 @@ from scheduler.model.task_types import TaskTypes
 from scheduler.step_kinds import HAND_OVER, LEAVE_BUNDLE, ROUTE, START_FRAGMENT
 
 from .activity import FragmentChange
-from .division import WantedBundle, cannot_leave, divided_anew, keyed_bundles, keys_divided_anew, together
+from .division import WantedBundle, cannot_leave, divided_anew, keyed_bundles, keys_divided_anew, merged_changes
 from .handover import read_by
 
 
@@ -96,7 +96,7 @@ def scheduled_anew(
             change = _cut(fragment, divisions, ids=ids, outputs=outputs)
             heads[fragment.id] = next(iter(change.after))
             changes.append(change)
-    change = together([change for change in changes if change.steps])
+    change = merged_changes([change for change in changes if change.steps])
     upstream = [
         estate.fragments[estate.places[parent][0]]
         for head in heads for parent in estate.tasks[estate.fragments[head].tasks[0]].parents]

@@ -76,7 +76,7 @@ def divided_back(
             keys_divided_anew(fragment, parts, ids=ids, works_on=has_given(was, fragment))
             if fragment.divided_by_key
             else divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
-    return together(changes)
+    return merged_changes(changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +372,7 @@ def cannot_leave(task: str, slot: str) -> NotEnactable:
         node=node)
 
 
-def together(changes: Sequence[FragmentChange]) -> FragmentChange:
+def merged_changes(changes: Sequence[FragmentChange]) -> FragmentChange:
     """Merge changes, upstream fragments first; their steps start, move, route and leave in this order."""
     return FragmentChange(
         {fragment_id: fragment for change in changes for fragment_id, fragment in change.before.items()},

@@ -187,7 +187,7 @@ class _Search:
             task.id: identity_config(dataflow, task, task_types[task.type]) for task in dataflow.tasks}
         self.neighbours: dict[Substitution, tuple[ConfigDifference, ...]] = {}
         self.siblings: dict[str, RunningTask] = {}
-        self.known: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
+        self.nearest_siblings: dict[tuple[str, str], list[str]] = {}  # (task, kin) -> near siblings, nearest first
         [self.as_it_is] = self.trials({frozenset(): None})
 
     def worthwhile(self) -> list[_Trial]:
@@ -225,7 +225,7 @@ class _Search:
         task_type = self.task_types[self.tasks[task_id].type]
         kins = self.kins_of(trial, task_id)
         shared = kins[0]
-        if (task_id, shared) not in self.known:
+        if (task_id, shared) not in self.nearest_siblings:
             nearest = []
             for running in (running for kin_id in kins for running in self.look_up.siblings(kin_id)):
                 apart: tuple[ConfigDifference, ...] | None
@@ -237,8 +237,8 @@ class _Search:
                 if apart:
                     nearest.append((sum(difference.distance for difference in apart), running.id))
                     self.neighbours[task_id, running.id], self.siblings[running.id] = apart, running
-            self.known[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
-        return self.known[task_id, shared]
+            self.nearest_siblings[task_id, shared] = [running_id for _, running_id in sorted(nearest)[:MOST_NEIGHBOURS]]
+        return self.nearest_siblings[task_id, shared]
 
     def trials(self, wanted_trials: Mapping[frozenset[Substitution], _Trial | None]) -> list[_Trial]:
         """The reused tasks with the configs that are taken over, each from a trial that takes over one less."""

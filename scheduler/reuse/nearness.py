@@ -44,7 +44,7 @@ class ConfigDifference:
         if self.words:
             return self.words
         unit = f" {self.unit}" if self.unit not in ("", "1") else ""
-        return f"{self.parameter} {_shown(self.running)}{unit} instead of {_shown(self.submitted)}{unit}"
+        return f"{self.parameter} {_value_text(self.running)}{unit} instead of {_value_text(self.submitted)}{unit}"
 
 
 def differences(
@@ -177,14 +177,14 @@ def _alternates_in_words(one: Sequence[Mapping[str, Any]], other: Sequence[Mappi
 
 
 def _worded(value: Any) -> str:
-    return _shown(value) or "none"
+    return _value_text(value) or "none"
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.12g}"
     return value if isinstance(value, str) else canonical_json(value)

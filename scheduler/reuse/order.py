@@ -39,7 +39,7 @@ def reads_divided(
             order = _behind(task, _least(orders[parent] for parent in task.parents), task_types)
             if current not in started and is_split(estate, current):
                 by_key = estate.fragments[estate.places[current][0]].divided_by_key
-                order = _least([order, _kept(task, task_types) if by_key else NONE])
+                order = _least([order, _kept_order(task, task_types) if by_key else NONE])
             orders[current] = order
             waiting.pop()
         return orders[task_id]
@@ -73,7 +73,7 @@ def stateful_downstream(
                 lacking[task_id] = None
             order = _behind(task, order, task_types)
             if fragment.divided_by_key:
-                order = _least([order, _kept(task, task_types)])
+                order = _least([order, _kept_order(task, task_types)])
             after[task_id] = order
         waiting.extend(
             (reader, after.get(task_id, order)) for task_id, readers in fragment.outlets.items() for reader in readers)
@@ -100,10 +100,10 @@ def _behind(task: RunningTask, order: Order, task_types: TaskTypes) -> Order:
     """The order of what a task makes of events in this order: within a key, where its results have that."""
     if order == ALL or order is None:
         return order
-    return _kept(task, task_types) if _is_enough(task, order, task_types) else NONE
+    return _kept_order(task, task_types) if _is_enough(task, order, task_types) else NONE
 
 
-def _kept(task: RunningTask, task_types: TaskTypes) -> Order:
+def _kept_order(task: RunningTask, task_types: TaskTypes) -> Order:
     """The order of what a task gives that is divided by key, or gets it in the order within its key."""
     return _key(task, task_types) if task.type in task_types and task_types[task.type].passes_key else NONE
 

@@ -18,7 +18,7 @@ class Unmerge:
     activities: Mapping[str, Activity]
 
     @property
-    def kept(self) -> tuple[str, ...]:
+    def staying(self) -> tuple[str, ...]:
         """The tasks that stay in the estate, working or not."""
         return tuple(task_id for task_id, stands in self.activities.items() if stands != "leaves")
 

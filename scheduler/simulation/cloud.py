@@ -111,11 +111,11 @@ def simulate(
         waiting = dict(worked.waiting)
         course.append((
             value_of(dataflow, placement.active), worked.throughput, worked.reached,
-            cost_of(machines.known, at_s + step_s, billing=cloud.billing)))
+            cost_of(machines.rented_vms, at_s + step_s, billing=cloud.billing)))
         now = Instant(at_s + step_s, placement, worked, rates, speeds, bandwidths, _Future(
             rates_per_s, machines, at + 1))
     values, throughputs, reached, costs = zip(*course, strict=True)
-    return SimulatedCourse(values, throughputs, reached, costs, machines.known)
+    return SimulatedCourse(values, throughputs, reached, costs, machines.rented_vms)
 
 
 class _Machines:
@@ -125,21 +125,21 @@ class _Machines:
         self._cloud, self._rng, self._steps, self._step_s = cloud, rng, steps, step_s
         self._traces: dict[str, Sequence[float]] = {}
         self._network: dict[str, Sequence[float]] = {}
-        self.known: dict[str, RentedVm] = {}
+        self.rented_vms: dict[str, RentedVm] = {}
 
     def rented(self, placement: ElasticPlacement, at_s: float) -> ElasticPlacement:
         """A placement with machines as they were rented; those that are new in it are rented now, others given back."""
         for name, vm in placement.vms.items():
-            if name not in self.known:
-                self.known[name] = RentedVm(vm.kind, at_s)
+            if name not in self.rented_vms:
+                self.rented_vms[name] = RentedVm(vm.kind, at_s)
                 self._traces[name] = self._trace(self._cloud.traces)
                 self._network[name] = self._trace(self._cloud.network_traces)
-            elif self.known[name].ended_s is not None:
+            elif self.rented_vms[name].ended_s is not None:
                 raise ValueError(f"{name} was given back")
-        for name, vm in self.known.items():
+        for name, vm in self.rented_vms.items():
             if name not in placement.vms and vm.ended_s is None:
-                self.known[name] = replace(vm, ended_s=at_s)
-        return replace(placement, vms={name: self.known[name] for name in placement.vms})
+                self.rented_vms[name] = replace(vm, ended_s=at_s)
+        return replace(placement, vms={name: self.rented_vms[name] for name in placement.vms})
 
     def _trace(self, traces: Sequence[Sequence[float]]) -> Sequence[float]:
         if not traces:
@@ -160,7 +160,7 @@ class _Machines:
     def speed(self, name: str, at: int) -> float:
         """The speed of the cores of a machine in a step, once it has started."""
         trace = self._traces[name]
-        return self.known[name].kind.speed * (float(trace[at]) if len(trace) else 1.0)
+        return self.rented_vms[name].kind.speed * (float(trace[at]) if len(trace) else 1.0)
 
     def bandwidths(self, placement: ElasticPlacement, at: int) -> dict[str, float]:
         """Bytes a second of each machine in a step, where they vary."""
@@ -186,4 +186,4 @@ class _Future:
     def speeds_to_come(self, steps: int) -> dict[str, Rates]:
         some = next(iter(self.rates.values()))
         return {name: np.array([self.machines.speed(name, at) for at in self._steps(steps, len(some))])
-                for name, vm in self.machines.known.items() if vm.ended_s is None}
+                for name, vm in self.machines.rented_vms.items() if vm.ended_s is None}

@@ -115,6 +115,63 @@ def test_loops_of_templates_are_named_for_what_they_hold() -> None:
     assert names and {path.name: pronouns for path, pronouns in names.items() if pronouns} == {}
 
 
+# Names of attributes and functions that are a pronoun or a participle without its noun.
+PARTICIPLES = frozenset({
+    "acknowledged", "asked", "awaited", "begun", "coming", "done", "ended", "everything", "expected", "gathered",
+    "given", "goes", "gone", "got", "had", "hanging", "heard", "held", "hurried", "hushed", "judged", "left", "looked",
+    "looking", "lost", "made", "many", "met", "missed", "nobody", "none", "noted", "nothing", "others", "paced",
+    "passing", "refused", "rested", "resting", "same", "seen", "sent", "settled", "shown", "some", "stands", "still",
+    "taken", "tried", "wanted"})
+# Fields that are stored or sent under their name; and two words of the tests' own language.
+STORED = {
+    "workers/engine/agents/node_files/node_store.py": {"own"}, "workers/engine/search_store.py": {"found"},
+    "workers/engine/sinks/sink_store.py": {"kept"}, "dashboard/alerts/models.py": {"told"},
+    "dashboard/api/answers/dataflows.py": {"asked"}, "dashboard/explorer/stream_searches.py": {"found"},
+    "dashboard/operations/live_view/live_documents.py": {"kept"}, "dashboard/simulations/models.py": {"asked"},
+    "scheduler/contracts/qos.py": {"own"}, "scheduler/contracts/reports.py": {"kept"},
+    "tests/cases.py": {"each"}, "tests/pages/markup.py": {"one"}}
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+# As BOUND is for variables: where an attribute or a function gets such a name.
+NAMED = re.compile(
+    rf"(?:\bdef |\.|^(?: {{4}})?)(?:_?(?:{'|'.join({*PRONOUNS, 'one'})})|_(?:{'|'.join(PARTICIPLES)}))\b"
+    r"\s*(?:\(|:|,|\)|[-+*/|&%^@<>]{0,2}=(?!=)|in\b)", re.MULTILINE)
+
+
+def bare_names_of(module: ast.Module, *, only_functions: bool = False) -> set[str]:
+    """The pronouns that attributes and functions have as names; of private ones the participles, too."""
+    names = {node.name for node in nodes(module) if isinstance(node, FUNCTIONS)}
+    attributes = {
+        node.attr for node in nodes(module) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+    for scope in (module, *(node for node in nodes(module) if isinstance(node, ast.ClassDef))):
+        targets = [target for statement in scope.body if isinstance(statement, ast.Assign | ast.AnnAssign)
+                   for target in getattr(statement, "targets", None) or [statement.target]]
+        attributes |= {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
+    names |= {name for name in attributes if name.startswith("_") or not only_functions}
+    return {name for name in names if name.lstrip("_") in PRONOUNS | {"one"}
+            or (name.startswith("_") and name[1:] in PARTICIPLES)}
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
+def test_attributes_and_functions_are_named_for_what_they_hold_and_give(package: str) -> None:
+    bare = {name_of(path): names for path in python_files(package)
+            if path.parent.name != "migrations" and NAMED.search(path.read_text())
+            and (names := bare_names_of(tree(path), only_functions=package == "tests")
+                 - STORED.get(name_of(path), set()))}
+    assert bare == {}
+
+
+def test_a_bare_name_is_seen_wherever_it_is_given() -> None:
+    for text in (
+            "def told(): pass", "async def _seen(): pass", "class A:\n    known: int", "class A:\n    _left = 1",
+            "class A:\n    def one(self): pass", "a.known = 1", "a._made: int = 1", "a._taken += 1",
+            "a._lost, b = 1, 2", "(b, a._lost) = 1, 2", "for a._given in (): pass", "_kept = 1", "_kept: int = 1"):
+        assert bare_names_of(ast.parse(text)) and NAMED.search(text), text
+    for text in ("class A:\n    left: int", "a._left_ids = 1", "f(_seen=1)", "a = b._made", "def f(_taken): pass"):
+        assert not bare_names_of(ast.parse(text)), text
+    assert not bare_names_of(ast.parse("a.told = 1"), only_functions=True)
+    assert bare_names_of(ast.parse("a._told = 1"), only_functions=True) == {"_told"}
+
+
 def test_a_pronoun_is_seen_wherever_it_is_bound() -> None:
     for text in (
             "def f(found): pass", "def f():\n  for one in (): pass", "def f(): return [x for its in () for x in its]",

@@ -294,28 +294,28 @@ def shapes(results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
     tell("4.2", "Ω falls with machines that vary, and most where both vary", lambda rows: all(
         row["Ω neither"] > row["Ω machines"] > row["Ω both"] for row in rows if row["Ω both"] is not None))
-    tell("4.2", "profit: SH < CE <= GA", lambda rows: _of(rows, "SH") < _of(rows, "CE") <= _of(rows, "GA") + 1e-9)
+    tell("4.2", "profit: SH < CE <= GA", lambda rows: _pick(rows, "SH") < _pick(rows, "CE") <= _pick(rows, "GA") + 1e-9)
     tell("4.6", "Ω >= 0.8 at every rate", lambda rows: all(row["Ω"] >= 0.8 for row in rows))
     tell("4.6", "Ω >= 0.8 less the tolerance at every rate", lambda rows: all(row["Ω"] >= 0.75 for row in rows))
     tell("4.6", "profit: SH < CE < GA where GA ran", lambda rows: all(
-        _of(some, "SH") < _of(some, "CE") < _of(some, "GA") for some in _grouped(rows, "msg/s")
+        _pick(some, "SH") < _pick(some, "CE") < _pick(some, "GA") for some in _grouped(rows, "msg/s")
         if any(row["algorithm"] == "GA" for row in some)))
     tell("4.6", "local search: 95% of GA's profit at least", lambda rows: all(
         row["of GA's"] >= 0.95 for row in rows if row["algorithm"] == "local" and row["of GA's"]))
     tell("4.7", "SH has at least CE's cores", lambda rows: all(
-        _of(some, "SH", "cores") >= _of(some, "CE", "cores") for some in _grouped(rows, "msg/s")))
+        _pick(some, "SH", "cores") >= _pick(some, "CE", "cores") for some in _grouped(rows, "msg/s")))
     tell("4.7", "local search: 95% of the bound at 1,000 msg/s and more", lambda rows: all(
         row["of bound"] >= 0.95 for row in rows if row["algorithm"] == "local" and row["msg/s"] >= 1000))
     tell("4.7c", "alternates save something at every rate", lambda rows: all(row["saved %"] > 0 for row in rows))
     tell("5.3", "PLAStiCC has more profit than CAF at each horizon", lambda rows: all(
-        _of(some, "PLAStiCC") > _of(some, "CAF (CE)") for some in _grouped(rows, "minutes")))
+        _pick(some, "PLAStiCC") > _pick(some, "CAF (CE)") for some in _grouped(rows, "minutes")))
     tell("5.3", "PLAStiCC has the most profit of the published at each horizon", lambda rows: all(
-        _of(some, "PLAStiCC") == max(row["profit"] for row in some if row["algorithm"] != "local")
+        _pick(some, "PLAStiCC") == max(row["profit"] for row in some if row["algorithm"] != "local")
         for some in _grouped(rows, "minutes")))
     tell("5.3", "PLAStiCC's profit rises with the horizon", lambda rows: _rises(
         [row["profit"] for row in rows if row["algorithm"] == "PLAStiCC"]))
     tell("5.3", "WPP has the least profit at each horizon", lambda rows: all(
-        _of(some, "WPP") == min(row["profit"] for row in some) for some in _grouped(rows, "minutes")))
+        _pick(some, "WPP") == min(row["profit"] for row in some) for some in _grouped(rows, "minutes")))
     tell("5.4", "PLAStiCC: the larger the error, the less profit", lambda rows: all(
         _rises([-value for key, value in row.items() if key.startswith("error")]) for row in rows
         if row["algorithm"] == "PLAStiCC"))
@@ -333,7 +333,7 @@ def shapes(results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     return shown
 
 
-def _of(rows: Iterable[Mapping[str, Any]], algorithm: str, figure: str = "profit") -> float:
+def _pick(rows: Iterable[Mapping[str, Any]], algorithm: str, figure: str = "profit") -> float:
     return next(row[figure] for row in rows if row["algorithm"] == algorithm)
 
 

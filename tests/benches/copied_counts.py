@@ -78,7 +78,7 @@ class Counting:
 
     def __post_init__(self) -> None:
         self._files = FilesBeside(self.folder)
-        self._fold, self._reads = self._made()
+        self._fold, self._reads = self._fold_and_columns()
         self._location = StoreLocation(str(self.folder), "fold", 0)
         self._store = SimpleNamespace(files=self._files, fold_stores=SimpleNamespace(folder=self.folder))
 
@@ -118,7 +118,7 @@ class Counting:
     def _saved(self) -> Savepoint:
         return Savepoint(states={"counts": [self._text]}, repeats=1)
 
-    def _made(self) -> tuple[Fold, tuple[str, ...]]:
+    def _fold_and_columns(self) -> tuple[Fold, tuple[str, ...]]:
         if self.count == "total":
             return Accumulate(100), ("value", "time")
         size_s = WINDOWS_S[self.count]

@@ -95,7 +95,7 @@ def on_weir(folder: Path, events: int, results: int, rounds: int) -> list[float]
                 raise RuntimeError(f"{done[1]} averages, where {results} come of the recording")
 
         try:
-            return list(_taken(run, rounds, os.getpid()))
+            return list(_seconds_taken(run, rounds, os.getpid()))
         finally:
             driver.spark.stop()
 
@@ -117,7 +117,7 @@ def on_pyspark(folder: Path, events: int, results: int, rounds: int) -> list[flo
                 raise TimeoutError(f"the query by hand has not read {events} events")
 
         try:
-            return list(_taken(run, rounds, os.getpid()))
+            return list(_seconds_taken(run, rounds, os.getpid()))
         finally:
             driver.spark.stop()
 
@@ -127,11 +127,11 @@ def on_flink(folder: Path, events: int, results: int, rounds: int) -> list[float
     with tempfile.TemporaryDirectory(prefix="weir-flink-") as name, flink(Path(name), slots=1) as cluster:
         program = cluster.compiled("CoreSecond")
         arguments = (str(folder / WHOLE), str(LOWEST), str(HIGHEST), str(WINDOW_S))
-        return list(_taken(
+        return list(_seconds_taken(
             lambda number: cluster.run(program, *arguments), rounds, cluster.job_manager, cluster.task_manager))
 
 
-def _taken(run: Callable[[int], None], rounds: int, *pids: int) -> Iterator[float]:
+def _seconds_taken(run: Callable[[int], None], rounds: int, *pids: int) -> Iterator[float]:
     """CPU seconds of the processes for each round after the first, which makes them warm."""
     for number in range(rounds + 1):
         before_s = used_s(*pids)

@@ -86,12 +86,12 @@ class KeyedFlow:
         self._tasks = counted_by_key(self.keys, RATE_PER_S, HOARD_BY_KEY, {"kilobytes": KEY_KB})
         ids = (f"f1-{number}" for number in itertools.count(3))
         bundles = keyed_bundles(self._parts_of(2), ids, inherits=())
-        self._held = Fragment("f1-1", ("held",), home, 1, {"held": (OUT,)}, bundles=tuple(bundles))
-        self._others = (
+        self._main = Fragment("f1-1", ("held",), home, 1, {"held": (OUT,)}, bundles=tuple(bundles))
+        self._rest = (
             Fragment("f1-0", ("source", "named"), home, 2, {"named": ("f1-1",)}),
             Fragment(OUT, ("out",), other, 1))
         self._generation = 0
-        self._left: set[str] = set()
+        self._left_bundles: set[str] = set()
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * megabytes)), **os.environ, "REDIS_URL": at.url,
                "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")]),
                "WEIR_SLOT_READS": str(ROOT / "tests")}  # the type's code
@@ -110,22 +110,22 @@ class KeyedFlow:
     def change(self, way: str) -> dict[str, Any]:
         """Change the bundles in one of the ways, and tell how old events became."""
         time.sleep(QUIET_S)
-        began_ms, before = _now_ms(), self._held
+        began_ms, before = _now_ms(), self._main
         ids = (f"f{self._generation + 1}-{number}" for number in itertools.count())
         bundles = [bundle for bundle in before.bundles if not bundle.leaving]
         if way == ANEW:
             parts = self._parts_of(3)
             heirs = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in bundles))
-            self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in bundles)))
+            self._main = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in bundles)))
         else:
             parts = self._parts_of(2 if way == FEWER else 3)
-            change = keys_divided_anew(before, parts, ids=ids, left_bundles=self._left)
-            self._held = change.after[before.id]
+            change = keys_divided_anew(before, parts, ids=ids, left_bundles=self._left_bundles)
+            self._main = change.after[before.id]
         self._publish()
         self._until_over()
         window = Window(began_ms, _now_ms())
         time.sleep(QUIET_S)
-        ages = self._ages(Window(began_ms, _now_ms()), before.ring(("name",)), self._held.ring(("name",)))
+        ages = self._ages(Window(began_ms, _now_ms()), before.ring(("name",)), self._main.ring(("name",)))
         quiet = self._ages(Window(began_ms - round(1000 * QUIET_S), began_ms), None, None)
         self._drop()
         return {
@@ -157,7 +157,7 @@ class KeyedFlow:
 
     def _publish(self) -> None:
         self._generation += 1
-        fragments = {fragment.id: fragment for fragment in (*self._others, self._held)}
+        fragments = {fragment.id: fragment for fragment in (*self._rest, self._main)}
         estate = Estate(self._generation, self._tasks, fragments=fragments, slots=self._slots)
         for node in self._agents:
             desired = desired_publishing.desired_of(
@@ -167,10 +167,10 @@ class KeyedFlow:
     def _until_over(self) -> None:
         """Wait until who is to work does and reads all that it should, and who is to leave has left."""
         wanted = {
-            bundle.id for fragment in (*self._others, self._held) for bundle in fragment.queries if not bundle.leaving}
-        leaving = {bundle.id for bundle in self._held.bundles if bundle.leaving}
+            bundle.id for fragment in (*self._rest, self._main) for bundle in fragment.queries if not bundle.leaving}
+        leaving = {bundle.id for bundle in self._main.bundles if bundle.leaving}
         _until(lambda: self._runs() >= wanted and set(read_reports(self._broker).left) >= leaving, within_s=WITHIN_S)
-        self._left = leaving
+        self._left_bundles = leaving
         counts = self._counts(wanted - {"f1-0", OUT})
         _until(lambda: all(
             now > counts[name] for name, now in self._counts(counts).items()), within_s=WITHIN_S)
@@ -186,9 +186,9 @@ class KeyedFlow:
 
     def _drop(self) -> None:
         """Those that have left are dropped, as the site does."""
-        staying: tuple[RunningBundle, ...] = tuple(bundle for bundle in self._held.bundles if not bundle.leaving)
-        if staying != self._held.bundles:
-            self._held = replace(self._held, bundles=staying)
+        staying: tuple[RunningBundle, ...] = tuple(bundle for bundle in self._main.bundles if not bundle.leaving)
+        if staying != self._main.bundles:
+            self._main = replace(self._main, bundles=staying)
             self._publish()
 
     def _numbers(self) -> int:

@@ -72,7 +72,7 @@ class Laboratory:
             self.estate, self._slots, base, task_types=task_types(), prices=Prices(trigger_ms=self.estate.trigger_ms),
             parts=parts(name))
         try:
-            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, on_stair=_told)
+            stairs_found = runner.run(replace(planned, job=replace(planned.job, dataflow=flow)), climb, on_stair=_print)
         finally:
             recording.unlink()
             clear(self._folder)
@@ -109,7 +109,7 @@ def _host(address: str) -> str:
     return urlsplit(address).netloc.rpartition("@")[2]
 
 
-def _told(stair: StairFound) -> None:
+def _print(stair: StairFound) -> None:
     carried = stair.carried
     loads = ", ".join(f"{load.cpu:.0%}" for _, load in sorted(stair.loads.items()))
     print(
@@ -120,7 +120,7 @@ def _told(stair: StairFound) -> None:
 
 
 def _facts(planned: Schedule, base: Base) -> dict[str, Any]:
-    return told(planned) | {
+    return placement_document(planned) | {
         "load": os.getloadavg()[0], "base": {"cpu": base.cpu, "memory_mb": base.memory_mb}, "runs_as": runs_as(planned)}
 
 
@@ -133,7 +133,7 @@ def runs_as(planned: Schedule) -> dict[str, dict[str, list[float]]]:
         for task, counts in planned.placement.counts.items()}
 
 
-def told(planned: Schedule) -> dict[str, Any]:
+def placement_document(planned: Schedule) -> dict[str, Any]:
     """What is planned and predicted of a schedule."""
     limit = planned.prediction.routed.limit
     return {

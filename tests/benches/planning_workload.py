@@ -67,7 +67,7 @@ class Residents:
             begun = _prefix(source, prefix_tasks, name=f"{place}")
             tasks += begun
             streams += _chain(begun)
-        ends = [_own(twin, name="twin")]
+        ends = [_own_tasks(twin, name="twin")]
         left = 50 - len(tasks) - OWN
         for branch, length in enumerate((left // 3, left // 3, left - 2 * (left // 3))):
             ends.append(_line(f"new-{number}-{branch}", length, step=1 + number / 1e4 + branch))
@@ -79,7 +79,7 @@ class Residents:
 
 def resident(number: int, source: int, prefix_tasks: int) -> Dataflow:
     """A dataflow that shares its source, parsing and filter, and has the rest for itself."""
-    tasks = [*_prefix(source, prefix_tasks, name="0"), *_own(number, name="own")]
+    tasks = [*_prefix(source, prefix_tasks, name="0"), *_own_tasks(number, name="own")]
     return Dataflow(name=f"resident-{number}", tasks=tuple(tasks), streams=tuple(_chain(tasks)))
 
 
@@ -100,7 +100,7 @@ def _prefix(source: int, prefix_tasks: int, *, name: str) -> list[Task]:
     ]
 
 
-def _own(number: int, *, name: str) -> list[Task]:
+def _own_tasks(number: int, *, name: str) -> list[Task]:
     return [
         Task(f"{name}-0", "kalman_filter", {"sensor_noise": 0.3 + number / 1e6}),
         Task(f"{name}-1", "block_average"), Task(f"{name}-2", "interpolate"), Task(f"{name}-3", "block_average"),

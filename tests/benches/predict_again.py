@@ -24,7 +24,7 @@ from . import results
 from .estate import NODE
 from .experiment_dataflows import kinds
 from .experiments import loads_at
-from .laboratory import job_of, options_of, runs_as, supply_of, told, with_loads
+from .laboratory import job_of, options_of, placement_document, runs_as, supply_of, with_loads
 from .schedules_summary import DEFINITION, actual_per_s, fits, highest_stable, shown
 
 STORE = "http://127.0.0.1:80"  # stands for the object store, which nobody asks
@@ -101,9 +101,9 @@ def retold(
         now = scheduled(run["dataflow"], tuple(run["pair"]), run["planned_per_s"])
     except WeirError:
         return None
-    if told(now)["placement"] != run["placement"] or run.get("runs_as", runs_as(now)) != runs_as(now):
+    if placement_document(now)["placement"] != run["placement"] or run.get("runs_as", runs_as(now)) != runs_as(now):
         return None
-    updated = run | told(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
+    updated = run | placement_document(now) | {"stairs": [with_loads(now, stair) for stair in run["stairs"]]}
     at_their_speed(updated, now, speeds, supply=supply)
     return updated
 

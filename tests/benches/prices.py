@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", type=Path, metavar="FILE", help="measure nothing: fit anew to what FILE keeps")
     parser.add_argument("--out", type=Path, default=Path("bench-results/prices.json"))
     given = parser.parse_args(argv)
-    measured = _kept(given.again) if given.again else measure(given)
+    measured = _content_of(given.again) if given.again else measure(given)
     windows = measured["windows"]
     fitted = fit_costs(_lasting(windows), task_types=task_types(), machine=machine_class(1))
     rows = [_row(window, fitted or DECLARED) for window in windows]
@@ -290,7 +290,7 @@ def _compiling_s(runs: RunningEstate) -> float:
     return total_s
 
 
-def _seen(window: Mapping[str, Any]) -> SlotSeen:
+def _slot_seen(window: Mapping[str, Any]) -> SlotSeen:
     return SlotSeen(window["seconds"], 1000 * window["cpu_ms"], tuple(
         QuerySeen(query["id"], query["batches"], tuple((name, events) for name, events in query["tasks"]))
         for query in window["queries"]))
@@ -300,11 +300,11 @@ def _lasting(windows: Iterable[Mapping[str, Any]]) -> list[SlotSeen]:
     """As if each had been seen for long enough: a bench measures for seconds what an estate shows for hours."""
     return [SlotSeen(1000 * slot.seconds, 1000 * slot.cpu_us, tuple(
         QuerySeen(query.id, 1000 * query.batches, tuple((name, 1000 * events) for name, events in query.tasks))
-        for query in slot.queries)) for slot in map(_seen, windows)]
+        for query in slot.queries)) for slot in map(_slot_seen, windows)]
 
 
 def _row(window: Mapping[str, Any], fitted: Costs) -> dict[str, Any]:
-    slot, types = _seen(window), task_types()
+    slot, types = _slot_seen(window), task_types()
     declared, by_all = (
         round(expected_cores(slot, costs=costs, task_types=types), 3) for costs in (DECLARED, fitted))
     return {
@@ -315,7 +315,7 @@ def _row(window: Mapping[str, Any], fitted: Costs) -> dict[str, Any]:
         "fitted": by_all, "load": window["load"]}
 
 
-def _kept(path: Path) -> dict[str, Any]:
+def _content_of(path: Path) -> dict[str, Any]:
     content = results.read(path)
     return {key: content[key] for key in ("trigger_ms", "windows", "later")}
 

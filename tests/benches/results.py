@@ -26,7 +26,7 @@ def machine() -> dict[str, Any]:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of equal keys as aligned text, numbers to the right."""
     columns = list(rows[0])
-    cells = [[_shown(row[column]) for column in columns] for row in rows]
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
     widths = [max(len(column), *(len(row[index]) for row in cells)) for index, column in enumerate(columns)]
     numeric = [all(isinstance(row[column], int | float | None) for row in rows) for column in columns]
 
@@ -58,7 +58,7 @@ def read(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text())
 
 
-def _shown(value: Any) -> str:
+def _cell(value: Any) -> str:
     if value is None:
         return "–"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

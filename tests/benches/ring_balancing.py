@@ -125,7 +125,7 @@ class _Round:
         if mine.size == 1 or self._set_apart(mine):
             self._tell(mine)
             return mine.size > 1
-        neighbours = self._asked(mine)
+        neighbours = self._neighbours_asked(mine)
         self.messages += 2 * len(neighbours)
         if neighbours and self._has_room(neighbours[-1].bundle):
             self._share([mine, *neighbours])
@@ -144,7 +144,7 @@ class _Round:
     def _is_low(self, bundle: str) -> bool:
         return bundle in self.loads and self.thresholds.is_low(self.loads[bundle])
 
-    def _asked(self, mine: KeyRange) -> list[KeyRange]:
+    def _neighbours_asked(self, mine: KeyRange) -> list[KeyRange]:
         """The neighbours that are asked in turn, up to the first with room; one that is in a change asks on no more."""
         neighbours: list[KeyRange] = []
         for other in self.ring.clockwise(mine.token):

@@ -74,8 +74,8 @@ class RingWorld:
         self.ring = ElasticRing.even(["key"], zones_in_turn(self.homes))
         self._spare = [BundleHome(f"s{n}", f"z{n % of.zones}") for n in range(4 * of.bundles)]
         self._queues: dict[str, float] = {}
-        self._resting: dict[str, int] = {}
-        self._coming: list[tuple[int, RingChange]] = []
+        self._rests_until: dict[str, int] = {}
+        self._changes_to_come: list[tuple[int, RingChange]] = []
 
     def by_group(self, now: int) -> np.ndarray:
         """Events/s of each key group."""
@@ -113,7 +113,7 @@ class RingWorld:
             balance = balance_ring(
                 self.ring, loads, name=lambda: next(self._names), thresholds=BalanceThresholds(),
                 by_group=self.by_group(now).tolist() if self.of.by_load else (),
-                resting=[name for name, until in self._resting.items() if until > now])
+                resting=[name for name, until in self._rests_until.items() if until > now])
             course.messages += balance.messages
             course.hot |= {hot.group for hot in balance.hot}
             for change in balance.changes:
@@ -132,17 +132,17 @@ class RingWorld:
             self.homes[change.added] = home
             lasts = max(1, round(keys / self.of.keys * self.of.bundles * STATE_MB / LINK_MB_PER_S))
         for bundle in {bundle for move, to in change.moves for bundle in (move.bundle, to)}:
-            self._resting[bundle] = now + lasts + RESTS_S
-        self._coming.append((now + lasts, change))
+            self._rests_until[bundle] = now + lasts + RESTS_S
+        self._changes_to_come.append((now + lasts, change))
 
     def _arrive(self, now: int) -> None:
-        for at, change in self._coming:
+        for at, change in self._changes_to_come:
             if at <= now:
                 self.ring = change.on(self.ring)
                 for move, to in change.moves:
                     self._hand_over(move.bundle, to)
-        self._coming = [(at, change) for at, change in self._coming if at > now]
-        needed = {*self.ring.served, *(change.added for _, change in self._coming)}
+        self._changes_to_come = [(at, change) for at, change in self._changes_to_come if at > now]
+        needed = {*self.ring.served, *(change.added for _, change in self._changes_to_come)}
         self._spare += [self.homes.pop(name) for name in list(self.homes) if name not in needed]
 
     def _hand_over(self, giver: str, taker: str) -> None:

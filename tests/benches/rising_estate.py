@@ -64,7 +64,7 @@ def main() -> None:
     step_s, *rates = map(float, sys.argv[1:])
     words = pq.read_table(Path(os.environ["WEIR_DATA_DIR"]) / "replay" / RECORDING).column("word").to_pylist()
     dataflow = _submitted(rates[0])
-    looks, rows = _looked(dataflow, len(words), within_s=step_s * len(rates) + DONE_S)
+    looks, rows = _looks_and_rows(dataflow, len(words), within_s=step_s * len(rates) + DONE_S)
     equal = require_counts(words, rows)
     began_s = min(row["_born"] for row in rows) / 1000
     for line in lines_of(looks, _rounds(dataflow), rates, began_s=began_s, step_s=step_s):
@@ -134,7 +134,7 @@ def _let(controller: str, policy: Policy) -> None:
     set_policy(actor=admin, controller=controller, team=team, policy=policy)
 
 
-def _looked(dataflow: str, words: int, *, within_s: float) -> tuple[list[Look], list[dict[str, Any]]]:
+def _looks_and_rows(dataflow: str, words: int, *, within_s: float) -> tuple[list[Look], list[dict[str, Any]]]:
     """Look again and again until all words have come out; what was seen, and all rows. Adaptation acts once it is warm.
     """
     from dashboard import jobs

@@ -115,7 +115,8 @@ def _row(job: Job, scheduled: Schedule) -> dict[str, Any]:
     bound = scheduled.placement.slots_bound
     return {
         "allocation": scheduled.pair[0], "mapping": scheduled.pair[1], "threads": scheduled.allocation.threads,
-        "asked": scheduled.placement.asked, "extra": scheduled.placement.extra, "slots": scheduled.placement.needed,
+        "asked": scheduled.placement.allocated_slots, "extra": scheduled.placement.extra,
+        "slots": scheduled.placement.needed,
         "bound": None if bound is None else bound.least,
         "machines": len(scheduled.acquisition.nodes), "per hour": round(scheduled.acquisition.per_hour, 3),
         "shuffle": shuffled.factor * scheduled.rate_per_s, "slot-aware": scheduled.sustained_per_s,
@@ -133,7 +134,7 @@ def random_question(tasks: int, *, seed: int) -> tuple[Dataflow, float]:
               for at, name in enumerate(names)))
     at_one = _job(dataflow, 1.0)
     rates = {task: rate for task, rate in at_one.rates_per_s.items() if task != "s"}
-    threads = sum(rate / at_one.profiles[task].one.rate_per_s for task, rate in rates.items())
+    threads = sum(rate / at_one.profiles[task].one_thread.rate_per_s for task, rate in rates.items())
     return dataflow, max(1.0, THREADS_PER_TASK * tasks / threads)
 
 

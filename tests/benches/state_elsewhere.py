@@ -82,15 +82,15 @@ class InStore:
     def __init__(self, folder: Path, *, large: int = LARGE) -> None:
         folder.mkdir()
         self._location, self._text = StoreLocation(str(folder), "fold", large), NOTHING
-        self._kept: Keeping
+        self._keeping: Keeping
 
     def read(self, _: list[str]) -> StatesByKey:
-        self._kept = keeping(self._text, self._location, {})
-        return self._kept.states
+        self._keeping = keeping(self._text, self._location, {})
+        return self._keeping.states
 
     def write(self, _: StatesByKey) -> None:
-        self._text = self._kept.save()
-        self._kept.close()
+        self._text = self._keeping.save()
+        self._keeping.close()
 
 
 Place = InBroker | InPostgresql | InStore

@@ -34,7 +34,7 @@ from tests.benches.experiments import (
     stairs,
 )
 from tests.benches.highest_rate import highest_rate
-from tests.benches.laboratory import runs_as, told
+from tests.benches.laboratory import placement_document, runs_as
 from tests.benches.predict_again import at_their_speed, retold
 from tests.benches.published_pairs import PUBLISHED_PAIRS
 from workers.library.registry import task_types
@@ -243,7 +243,7 @@ def test_a_run_is_told_what_is_predicted_for_cores_as_fast_as_it_had():
 def test_a_run_that_was_made_before_is_told_by_the_profiles_of_now_or_made_again():
     one = scheduled("linear", ("MBA", "SAM"), 40)
     stair = {"rate_per_s": 30.0, "carried_per_s": 30.0, "stable": True, "speeds": {}, "predicted": {}}
-    before = {"dataflow": "linear", "pair": ["MBA", "SAM"], "key": "k", "stairs": [stair], **told(one),
+    before = {"dataflow": "linear", "pair": ["MBA", "SAM"], "key": "k", "stairs": [stair], **placement_document(one),
               "predicted_per_s": 1.0, "runs_as": runs_as(one)}
     stored = json.loads(json.dumps(before))
     now = retold(stored, scheduled, {}, supply=SUPPLY)
@@ -294,7 +294,7 @@ def test_drivers_have_run_source_and_sink_before_these_are_measured():
     sizes = schedules_on_spark.sizes_of(schedules_on_spark._options([]))
     for _ in range(2):  # the second time they are known
         ends_found = schedules_on_spark._ends(lab, sizes, stored, lambda: None)
-        assert {entry.profile.task_type: entry.profile.one.rate_per_s for entry, _ in ends_found} == {
+        assert {entry.profile.task_type: entry.profile.one_thread.rate_per_s for entry, _ in ends_found} == {
             "replay": max(ends.RATES_PER_S), "output": max(ends.RATES_PER_S)}
         assert ran == [(ENDS, [max(ends.RATES_PER_S)]), (ENDS, list(ends.RATES_PER_S))]
 
@@ -313,8 +313,9 @@ def test_source_and_sink_are_measured_apart():
     source, sink = ends.profiles(
         climbed, slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")
     assert (source.task_type, sink.task_type) == ("replay", "output")
-    assert (source.one.rate_per_s, source.one.cpu, source.one.idle_cpu) == (100, 0.2, pytest.approx(0.1))
-    assert sink.one.idle_cpu == pytest.approx(0.1)
+    alone = source.one_thread
+    assert (alone.rate_per_s, alone.cpu, alone.idle_cpu) == (100, 0.2, pytest.approx(0.1))
+    assert sink.one_thread.idle_cpu == pytest.approx(0.1)
     assert not ends.reached(climbed) and ends.reached([*climbed, stair(max(ends.RATES_PER_S), 0.9, 0.9)])
     with pytest.raises(ValueError, match="did not keep up"):
         ends.profiles(climbed[2:], slot_of={"source": "n1/0", "sink": "n1/1"}, machine="m", origin="here")

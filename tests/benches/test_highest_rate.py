@@ -70,7 +70,7 @@ def test_it_is_the_highest_of_all_that_fit(scale: Profile, slots: int, pair: tup
 
     beyond = 10 * (slots + 3)  # MBA asks for more full bundles, each a slot, than there are slots
     if pair[0] == "LSA":
-        assume(max(scale.one.cpu, scale.one.memory) >= 0.2)  # threads that take nothing never fill a slot
+        assume(max(scale.one_thread.cpu, scale.one_thread.memory) >= 0.2)  # threads that take nothing never fill a slot
         beyond = 10 * 5 * slots + 20
     fitting = [steps for steps in range(1, beyond) if fits(steps)]
     highest = highest_rate(job_at, pair, supply=BUY, slots=slots, step_per_s=step_per_s)

@@ -67,13 +67,13 @@ class Optimiser:
     def __init__(self, job: Job, *, limit_s: float) -> None:
         self._job, self._limit_s = job, limit_s
         self._other_s = 0.0
-        self._settled = Settled()
-        self._expected: Expected | None = None
+        self._latencies = Settled()
+        self._expectation: Expected | None = None
 
     def look(self, now_s: float, latency_ms: float | None) -> None:
         """Take a second's latency in."""
         intervals_s = [self._job.interval_ms(fragment.id) / 1000 for fragment in self._job.path]
-        self._settled.look(
+        self._latencies.look(
             now_s, intervals_s, None if latency_ms is None else latency_ms / 1000, over_s=60.0)
 
     def decide(self, *, chains: bool) -> str:
@@ -82,18 +82,18 @@ class Optimiser:
         queries = job.queries()
         if queries is None:
             return ""
-        measured_s = self._settled.recent_s
-        if measured_s is not None and self._expected is not None:
-            modelled_s = self._expected.latency_s - self._other_s
+        measured_s = self._latencies.recent_s
+        if measured_s is not None and self._expectation is not None:
+            modelled_s = self._expectation.latency_s - self._other_s
             self._other_s = corrected(
                 self._other_s, measured_s=measured_s, modelled_s=modelled_s, limit_s=self._limit_s)
         want = LimitOnWay("video", job.way(), self._limit_s, other_s=self._other_s)
         paced = pace(queries, [want])
-        self._expected = paced.expected["video"]
-        state = state_of(self._limit_s, self._expected, measured_s)
+        self._expectation = paced.expected["video"]
+        state = state_of(self._limit_s, self._expectation, measured_s)
         if chains and state not in (MET, WAITING) and (series := self._series(queries)):
             job.fuse(series)
-            self._expected, self._settled = None, Settled()
+            self._expectation, self._latencies = None, Settled()
             return f"{', '.join(series[:-1])} and {series[-1]} become one query"
         if not job.pace(paced.interval_s):
             return ""

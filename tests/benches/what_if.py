@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         TemporaryDirectory(prefix="weir-what-if-") as folder, temporary_database(Path(folder)),
         own_broker(Path(folder)),
     ):
-        rows = [row for tasks in options.tasks for row in _asked(tasks, options)]
+        rows = [row for tasks in options.tasks for row in _rows_of(tasks, options)]
     print(results.table(rows))
     load = os.getloadavg()[0]
     print(f"\nLoad of the machine over the last minute: {load:.1f}")
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if over else 0
 
 
-def _asked(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def _rows_of(tasks: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Rows of a dataflow that is submitted, and of the same one running: the science alone, then each way."""
     from dashboard.plans.scheduling_problem import problem_of  # here, and below: Django is set up by the command
 

@@ -168,7 +168,7 @@ class CountingNodes:
     holders: dict[str, int]  # their agents' processes
     until_s: float  # on the monotonic clock: by when all has to be done
     stopped: set[str] = field(default_factory=set)
-    _expected: dict[str, Counter[Key]] = field(default_factory=dict)
+    _expected_counts: dict[str, Counter[Key]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._load = TreeLoad(self.estate.agent_pid)
@@ -214,7 +214,7 @@ class CountingNodes:
         return replace(run, rows=self._compared(count, query))
 
     def _compared(self, count: str, query: str) -> int:
-        expected = self._expected.setdefault(count, self.text.counted(count))
+        expected = self._expected_counts.setdefault(count, self.text.counted(count))
         ends_s = time.monotonic() + ROWS_S  # rows that do not come are told as such
         while self._meter(query, OUT_AT) < len(expected) and time.monotonic() < ends_s:
             time.sleep(LOOK_S)

@@ -38,8 +38,8 @@ class PlayedNode(threading.Thread):
         self.failing: dict[str, str] = {}
         self.failures: dict[str, dict[str, Any]] = {}
         self.told: dict[str, dict[str, Any]] = {}
-        self._ended = threading.Event()
-        self._since: dict[str, int] = {}
+        self._end_event = threading.Event()
+        self._begins_ms: dict[str, int] = {}
         self._emitted: dict[str, int] = {}
         self._batch = 0
         self._logs = LogKeeper(data_folder="/nowhere", echo=lambda _: None)
@@ -47,7 +47,7 @@ class PlayedNode(threading.Thread):
 
     def stop(self) -> None:
         """Stop reporting; the last report expires."""
-        self._ended.set()
+        self._end_event.set()
         self._answers.stop()
         self.join(5)
         self.broker.close()
@@ -59,7 +59,7 @@ class PlayedNode(threading.Thread):
 
     def run(self) -> None:
         self._answers.start()
-        while not self._ended.wait(EVERY_S):
+        while not self._end_event.wait(EVERY_S):
             try:
                 self.turn()
             except redis.RedisError:
@@ -101,7 +101,7 @@ class PlayedNode(threading.Thread):
         if key in self.failing and self.broker.getdel(keys.try_again(key)):
             del self.failing[key]
         cause = self.failing.get(key)
-        since = self._since.setdefault(key, _now_ms())
+        since = self._begins_ms.setdefault(key, _now_ms())
         if cause is None:
             self._meter(fragment)
         return {

@@ -68,12 +68,12 @@ def over_the_page(world: World, record: DataflowRecord, case: Case, folder: Path
 
 
 def over_the_api(world: World, record: DataflowRecord, case: Case, folder: Path) -> Answer:
-    return _refused(_client(world).post(
+    return _refusal(_client(world).post(
         f"/api/dataflows/{record.pk}/schedule", _choice(case), content_type="application/json"))
 
 
 def submitted_over_the_api(world: World, record: DataflowRecord, case: Case, folder: Path) -> Answer:
-    return _refused(_client(world).post(
+    return _refusal(_client(world).post(
         "/api/dataflows", f'{{"text": {json.dumps(case.text("second"))}, "team": "city", "schedule": {_choice(case)}}}',
         content_type="application/json"))
 
@@ -97,7 +97,7 @@ def _client(world: World) -> Client:
     return client
 
 
-def _refused(answer: Any) -> Answer:
+def _refusal(answer: Any) -> Answer:
     body = answer.json()
     assert 400 <= answer.status_code < 500 and set(body) == {"code", "message", "remedy", "facts"} and body["remedy"]
     assert answer.status_code == {"invalid_choice": 422, "invalid_resources": 422}.get(body["code"], 409)
@@ -154,7 +154,7 @@ def test_comparing_says_the_same_and_changes_nothing(world: World, record: Dataf
         bought = [machine for row in answer.json()["schedules"] for machine in row["machines"] if machine["to_buy"]]
         assert bool(bought) == (case.code == "insufficient_slots") == bool(Markup(page.text).having("data-buy"))
         return
-    assert _refused(answer)[0] == case.code
+    assert _refusal(answer)[0] == case.code
     assert page.status_code == (422 if case.code == "invalid_resources" else 200)
     for words in case.told:
         assert words in text, text

@@ -136,12 +136,12 @@ def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callabl
     ticks = make(DueJob(lasts, 1), DueJob(other, 1))
     for now_s in (1, 2, 3):
         ticks.tick(now_s)
-        ticks._begun["other"].result(60)
+        ticks._futures["other"].result(60)
     assert (len(lasts.given), len(other.given)) == (1, 3)
     lasts.may_end.set()
-    ticks._begun["lasts"].result(60)
+    ticks._futures["lasts"].result(60)
     ticks.tick(4)
-    ticks._begun["lasts"].result(60)
+    ticks._futures["lasts"].result(60)
     assert len(lasts.given) == 2
 
 

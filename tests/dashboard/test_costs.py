@@ -49,7 +49,7 @@ def schedule_ends_as_seen(world: World, costs: Costs) -> None:
     problem = problem_of(planned(world.carla, world.city, linear(visibility="private")).dataflow)
     sense, sensing = problem.job().profiles["sense"], jobs.task_types()["urban_sensing"]
     batch_s = costs.query_batch_s + costs.task_batch_s(sensing)
-    assert sense.origin == "learned" and sense.one.cpu == pytest.approx(
+    assert sense.origin == "learned" and sense.one_thread.cpu == pytest.approx(
         batch_s * 1000 / settings.TRIGGER_MS + 50 * costs.task_event_us(sensing) / 1e6)
 
 

@@ -184,7 +184,7 @@ def test_to_a_host_goes_one_delivery_at_a_time_and_others_go_on(
         settings.WEBHOOK_HOSTS = [f"127.0.0.1:{slow.port}", well.host]
         for number in range(6):
             _hook(world, f"http://127.0.0.1:{slow.port}/{number}")
-        waits = threading.Thread(target=_sent)
+        waits = threading.Thread(target=_send)
         waits.start()
         while not slow.asked:
             assert waits.is_alive()
@@ -201,7 +201,7 @@ def _hook(world: World, url: str) -> None:
     services.try_endpoint(actor=world.carla, endpoint_id=endpoint.pk, payload={"title": "t"})
 
 
-def _sent() -> None:
+def _send() -> None:
     from django.db import connection
 
     try:
@@ -230,10 +230,10 @@ def test_six_slow_webhooks_hold_up_no_plan(
         started = [subprocess.Popen(
             worker(url=broker_url).argv, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)]
     try:
-        _awaited(lambda: app.send_task(queue.DELIVER) and sum(server.asked for server in slow) >= 2, started, log)
+        _await(lambda: app.send_task(queue.DELIVER) and sum(server.asked for server in slow) >= 2, started, log)
         proposal = submit_dataflow(actor=world.carla, team=world.city, text=document("traffic"))
         jobs.prepare_proposal(str(proposal.pk))
-        _awaited(lambda: Proposal.objects.get(pk=proposal.pk).status == "pending", started, log)
+        _await(lambda: Proposal.objects.get(pk=proposal.pk).status == "pending", started, log)
         assert not Delivery.objects.filter(state="sent").exists()
     finally:
         for server in slow:
@@ -257,7 +257,7 @@ def _environment(data_dir: Path, broker_url: str, hosts: list[str]) -> dict[str,
     return environment | {"DATABASE_URL": f"postgres://{user}@{host}:{database['PORT']}/{database['NAME']}"}
 
 
-def _awaited(holds: Callable[[], object], started: list[subprocess.Popen], log: Path) -> None:
+def _await(holds: Callable[[], object], started: list[subprocess.Popen], log: Path) -> None:
     deadline = time.monotonic() + 300
     while not holds():
         assert all(process.poll() is None for process in started), log.read_text()[-2000:]

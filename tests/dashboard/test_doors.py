@@ -49,7 +49,7 @@ class Asked:
         return json.loads(self.body)
 
 
-async def _asked(
+async def _answer_to(
     method: str, path: str, headers: list[tuple[bytes, bytes]], chunks: AsyncIterator[bytes] | None, *,
     body: bytes = b"",
 ) -> Asked:
@@ -77,7 +77,7 @@ async def _asked(
     return answer
 
 
-def asked(method: str, path: str, headers: dict[str, str] | None = None, *, most: int = 0, body: bytes = b"") -> Asked:
+def submit(method: str, path: str, headers: dict[str, str] | None = None, *, most: int = 0, body: bytes = b"") -> Asked:
     """Ask with a body that goes on up to so many bytes, or with this one."""
     pairs = [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()]
 
@@ -85,7 +85,7 @@ def asked(method: str, path: str, headers: dict[str, str] | None = None, *, most
         for _ in range(most // len(CHUNK) + 1):
             yield CHUNK
 
-    return asyncio.run(_asked(method, path, pairs, chunks() if most else None, body=body))
+    return asyncio.run(_answer_to(method, path, pairs, chunks() if most else None, body=body))
 
 
 def written() -> list[tuple[str, str]]:
@@ -116,8 +116,8 @@ def test_no_route_takes_a_large_body_of_somebody_who_is_not_known(
 ) -> None:
     limit = bounds.ANONYMOUS_BODY.most
     for method, path in [*written(), ("POST", "/"), ("POST", "/nothing"), ("GET", "/login/")]:
-        streamed = asked(method, path, most=4 * limit)
-        announced = asked(method, path, {"Content-Length": str(limit + 1)}, most=4 * limit)
+        streamed = submit(method, path, most=4 * limit)
+        announced = submit(method, path, {"Content-Length": str(limit + 1)}, most=4 * limit)
         for answer in (streamed, announced):
             assert answer.status == 413, (method, path, answer.status)
             assert answer.taken <= limit + 2 * len(CHUNK), (method, path)
@@ -136,9 +136,9 @@ def test_no_route_takes_more_than_a_document_of_somebody_who_is(
             if path.startswith("/ingest/"):
                 continue
             limit = bounds.REQUEST_BODY.most
-            answer = asked(method, path, {**headers, "Content-Length": str(limit + 1)}, most=4 * limit)
+            answer = submit(method, path, {**headers, "Content-Length": str(limit + 1)}, most=4 * limit)
             assert (answer.status, answer.taken <= len(CHUNK)) == (413, True), (method, path)
-    streamed = asked("POST", "/api/validate", session, most=4 * bounds.REQUEST_BODY.most)
+    streamed = submit("POST", "/api/validate", session, most=4 * bounds.REQUEST_BODY.most)
     assert streamed.status == 413 and streamed.error["facts"]["limit_bytes"] == bounds.DOCUMENT_BYTES.most
     assert streamed.taken <= bounds.REQUEST_BODY.most + 2 * len(CHUNK)
 
@@ -152,16 +152,16 @@ def test_a_session_or_token_that_is_not_good_is_none(
     token, ended = create_token(actor=committed_world.carla, name="t")
     ApiToken.objects.filter(pk=token.pk).update(expires=timezone.now())
     wrong = {name: value.replace("{ended}", ended) for name, value in wrong.items()}
-    assert asked("POST", "/api/validate", wrong, most=1_000_000).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
+    assert submit("POST", "/api/validate", wrong, most=1_000_000).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
 
 
 def test_a_body_within_its_bound_arrives_whole(committed_world: World) -> None:
     token = create_token(actor=committed_world.carla, name="t")[1]
     text = json.dumps({"text": "#" * (bounds.DOCUMENT_BYTES.most - 100)}).encode()
-    answer = asked("POST", "/api/validate", {
+    answer = submit("POST", "/api/validate", {
         "Authorization": f"Bearer {token}", "Content-Type": "application/json"}, body=text)
     assert answer.status == 200 and [problem["code"] for problem in answer.error["problems"]] == ["empty"]
-    assert asked("POST", "/login/", body=b"username=x").status == 403, "a form without its token"
+    assert submit("POST", "/login/", body=b"username=x").status == 403, "a form without its token"
 
 
 def test_a_body_that_does_not_come_in_time_is_ended(committed_world: World, settings: Any, quick: None) -> None:
@@ -172,7 +172,7 @@ def test_a_body_that_does_not_come_in_time_is_ended(committed_world: World, sett
             await asyncio.sleep(0.01)
             yield b" "
 
-    answer = asyncio.run(_asked("POST", "/api/validate", [], trickling()))
+    answer = asyncio.run(_answer_to("POST", "/api/validate", [], trickling()))
     assert (answer.status, answer.error["code"]) == (408, "too_slow") and "WEIR_BODY_WAIT_S" in answer.error["remedy"]
 
 
@@ -187,10 +187,10 @@ def test_an_address_of_a_source_takes_much_with_its_token_alone(
     posted = Posted(committed_world, broker)
     right = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     body = b'{"a": 1}' + b" " * 200_000
-    assert asked("POST", URL, right, body=body).status == 202 and posted.rows() == [1]
+    assert submit("POST", URL, right, body=body).status == 202 and posted.rows() == [1]
     for address, headers in ((URL, {"Authorization": "Bearer other"}), (URL, {}), ("/ingest/city/none", right)):
-        assert asked("POST", address, headers, body=body).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
-    beyond = asked("POST", URL, right, most=1_000_000)
+        assert submit("POST", address, headers, body=body).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
+    beyond = submit("POST", URL, right, most=1_000_000)
     assert (beyond.status, beyond.error["facts"]["setting"]) == (413, "WEIR_INGEST_MB") and posted.rows() == [1]
 
 

@@ -79,7 +79,7 @@ class History:
 
     def __init__(self, view: View) -> None:
         flows = view.reading.flows
-        self._known = {
+        self._values = {
             **{Series(TASK, task, metric): getattr(flow, metric) for task, flow in flows.tasks.items()
                for metric in ("latency_mean_ms", "latency_p99_ms")},
             **{Series(STREAM, ">".join(ends), "channel_mean_ms"): flow.channel_mean_ms
@@ -88,10 +88,10 @@ class History:
                for name, report in view.reading.reports.queries()}}
 
     def most(self, series: Sequence[Series]) -> np.ndarray:
-        return np.array([max(self._known[line] for line in series)])
+        return np.array([max(self._values[line] for line in series)])
 
     def total(self, series: Sequence[Series]) -> np.ndarray:
-        return np.array([sum(self._known[line] for line in series)])
+        return np.array([sum(self._values[line] for line in series)])
 
 
 @given(LINES.filter(lambda line: "beside" not in line.estate.fragments), st.data())
@@ -105,7 +105,7 @@ def test_what_a_decision_notes_of_a_part_measures_the_same_over_history(line: Li
 
     limited = LimitSeries.of(noted, line.estate)
     assert limited.latency_ms(History(view))[0] == pytest.approx(latency_ms(view, FLOW, limit))
-    assert set(limited.all) <= History(view)._known.keys()
+    assert set(limited.all) <= History(view)._values.keys()
 
 
 def test_a_percentile_of_a_part_is_as_far_from_its_mean_as_at_its_end() -> None:

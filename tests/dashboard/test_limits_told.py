@@ -110,13 +110,13 @@ def test_no_limit_is_called_impossible_while_a_driver_on_its_way_still_compiles(
     played.run(120)
     assert status(record).state == "impossible", "controllers may do something about it at once"
 
-    def told() -> tuple[str, list[str], dict[str, str], float]:
+    def limit_shown() -> tuple[str, list[str], dict[str, str], float]:
         (limit,) = latency_told(viewer, record.pk)["limits"]
         late = [finding.state for finding in health(view_for(viewer)) if finding.part == "limit"]
         figures = DataflowSubject(str(record.pk)).figures(played.pacer.values_of(view_for(EVERYTHING)))
         return limit["state"], late, worst_states([str(record.pk)]), figures["limits_missed"]
 
-    assert told() == ("waiting", [], {str(record.pk): "waiting"}, 0), "nor do guards count it"
+    assert limit_shown() == ("waiting", [], {str(record.pk): "waiting"}, 0), "nor do guards count it"
     (limit,) = latency_told(viewer, record.pk)["limits"]
     assert f"events take {figure_in_words(limit['least_s'])} so far" in limit["why"]
     assert f"is known from {limit['warm_at']:%H:%M} UTC on" in limit["why"] and limit["tried"]
@@ -124,4 +124,4 @@ def test_no_limit_is_called_impossible_while_a_driver_on_its_way_still_compiles(
 
     played.began_s -= round(WARM.total_seconds())
     played.run(10)
-    assert told() == ("impossible", ["impossible"], {str(record.pk): "impossible"}, 1)
+    assert limit_shown() == ("impossible", ["impossible"], {str(record.pk): "impossible"}, 1)

@@ -159,7 +159,7 @@ def test_lines_of_a_query_that_was_cut_are_for_who_may_read_all_of_its_parts(
     parts = {places[shared][0], places[ids_of(jams)["average"]][0]}
     assert len(parts) == 2
     FragmentRow.objects.filter(pk__in=parts).update(inherits=["f0-9"])
-    monkeypatch.setattr(estate_loader, "_kept", (None, Estate()))
+    monkeypatch.setattr(estate_loader, "_kept_estate", (None, Estate()))
     nodes.lines["n1"] = []
 
     def former_is_read() -> bool:

@@ -70,7 +70,7 @@ def _like(row: models.Model) -> models.Model:
     return new
 
 
-def asked() -> list[str]:
+def asked_patterns() -> list[str]:
     """The addresses whose answers may not grow."""
     return [
         pattern for pattern in dict.fromkeys(routes())
@@ -96,7 +96,7 @@ def test_twice_as_many_rows_make_no_answer_longer(everything: Everything, reques
     assert len(models_with_rows) >= len(rows) - 1, [name for name, row in rows if row is None]
     for row in models_with_rows:
         copies(row, 0)
-    patterns = drawn(request, asked())
+    patterns = drawn(request, asked_patterns())
     once = lengths(everything, patterns)
     for row in models_with_rows:
         copies(row, MANY)
@@ -109,12 +109,12 @@ def commented(world: World, number: int) -> object:
     return comment_on(actor=world.vera, proposal_id=Proposal.objects.get().pk, text=str(number))
 
 
-def kept(world: World, number: int) -> object:
+def kept_secret(world: World, number: int) -> object:
     return set_secret(actor=world.dev, team=world.city, name=f"s{number}", value="x")
 
 
 @pytest.mark.parametrize(("module", "name", "make", "error"), [
-    (commenting, "MOST", commented, BadInput), (memberships, "MOST_SECRETS", kept, InvalidValue)])
+    (commenting, "MOST", commented, BadInput), (memberships, "MOST_SECRETS", kept_secret, InvalidValue)])
 def test_what_stands_on_one_page_has_a_most(
     world: World, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, make: Callable, error: type[Exception]
 ) -> None:

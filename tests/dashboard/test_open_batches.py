@@ -72,7 +72,7 @@ def proposed() -> Proposal:
     return Proposal.objects.exclude(round=None).order_by("-created")[0]
 
 
-def told(world: World, record: DataflowRecord) -> dict:
+def limit_shown(world: World, record: DataflowRecord) -> dict:
     (limit,) = latency_told(viewer_of(world.carla), record.pk)["limits"]
     return limit
 
@@ -159,7 +159,7 @@ def test_what_did_not_come_is_taken_back_and_not_tried_again(
     assert rounds() == ["rolled_back"] and not opened(record)
     assert ReasonRow.objects.get(controller=OPEN_BATCHES, dataflow=record).why.startswith(
         "The same change broke its promise within the last day.")
-    remedy = told(world, record)["remedies"][0]
+    remedy = limit_shown(world, record)["remedies"][0]
     assert remedy["kind"] == "open" and "broke its promise" in remedy["words"]
 
 
@@ -168,7 +168,7 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
     mode(world, "recommends")
     played.run(30)
     assert rounds() == ["asked"] and not opened(record)
-    limit = told(world, record)
+    limit = limit_shown(world, record)
     assert limit["state"] == "impossible"
     opens, ask = limit["remedies"][:2]
     assert opens["words"].startswith("Would be met by open batches of ")
@@ -185,16 +185,16 @@ def test_a_team_may_be_asked_first(world: World, played: Played, record: Dataflo
     approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
     assert opened(record)
     played.run(120)
-    assert rounds() == ["kept"] and told(world, record)["state"] == "met"
+    assert rounds() == ["kept"] and limit_shown(world, record)["state"] == "met"
 
 
 def test_who_has_to_approve_is_asked_first_as_it_was_told(world: World, played: Played, record: DataflowRecord) -> None:
     set_rules(actor=world.dev, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
     played.run(14)
-    assert "or asks those first who have to approve" in told(world, record)["remedies"][0]["words"]
+    assert "or asks those first who have to approve" in limit_shown(world, record)["remedies"][0]["words"]
     played.run(16)
     assert not opened(record) and rounds() == ["asked"]
-    assert "waits for its approvals" in told(world, record)["remedies"][0]["words"]
+    assert "waits for its approvals" in limit_shown(world, record)["remedies"][0]["words"]
 
 
 def test_a_freeze_holds_a_setting_like_any_plan(world: World, played: Played, record: DataflowRecord) -> None:
@@ -287,7 +287,7 @@ def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, re
     mode(world, "off")
     played.run(20)
     assert rounds() == [] and not opened(record)
-    limit = told(world, record)
+    limit = limit_shown(world, record)
     assert "The controller Open batches is off for City." in limit["remedies"][0]["words"]
     strict = next(offer for offer in latency_prices_told(viewer_of(world.carla), record.pk)["offers"]
                   if offer["limit_s"] == 0.05)

@@ -131,7 +131,7 @@ def gone_while_it_waits(monkeypatch: pytest.MonkeyPatch, who: User, loss: str) -
     monkeypatch.setattr(trail, "writing", after_the_loss)
 
 
-def kept(who: User) -> list[object]:
+def kept_rows(who: User) -> list[object]:
     """All that these commands change, but for who loses a right."""
     return [
         list(Proposal.objects.order_by("pk").values_list("pk", "status", "plan_id")),
@@ -156,9 +156,9 @@ def test_who_loses_a_right_while_a_command_waits_is_refused(
     if command == "agree":  # to rules that ask for less
         ruled(site.world.city, Rules(otherwise=Clause(approvals=2)), site.world.abe, site.world.ana)
         set_rules(actor=site.world.abe, team=site.world.city, rules=Rules())
-    before = kept(who)
+    before = kept_rows(who)
     with monkeypatch.context() as patched:
         gone_while_it_waits(patched, who, loss)
         with pytest.raises((PermissionDenied, NotFound)):
             ask(site, who)
-    assert kept(who) == before
+    assert kept_rows(who) == before

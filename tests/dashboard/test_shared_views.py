@@ -100,10 +100,10 @@ def test_teams_that_may_know_the_same_get_one_document(world: World):
     mo, outsider, carla = (viewer_of(world.users[who]) for who in ("mo", "outsider", "carla"))
     assert shared.view_for(mo) is shared.view_for(outsider) is not shared.view_for(carla)
     assert build(mo, "estate", look=shared.view_for) is build(outsider, "estate", look=shared.view_for)
-    assert shared.view_for(carla).known is shared.view_for(mo).known
+    assert shared.view_for(carla).known_figures is shared.view_for(mo).known_figures
     running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana)
     shared = SharedViews()
-    assert shared.view_for(carla).known is not shared.view_for(mo).known
+    assert shared.view_for(carla).known_figures is not shared.view_for(mo).known_figures
 
 
 @each("who", ["carla", "vera", "ben", "mo", "outsider", "root"])
@@ -116,7 +116,7 @@ def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: st
     viewer = viewer_of(world.users[who])
     alone, among_others = view_for(viewer), shared.view_for(viewer)
     assert among_others.records.keys() == alone.records.keys()
-    assert (among_others.tasks, among_others.own) == (alone.tasks, alone.own)
+    assert (among_others.tasks, among_others.own_ids) == (alone.tasks, alone.own_ids)
     assert [f.id for f in among_others.fragments()] == [f.id for f in alone.fragments()]
     for other in world.users.values():
         build(viewer_of(other), "estate", look=shared.view_for)
@@ -163,4 +163,4 @@ def test_what_does_not_depend_on_who_looks_is_read_once(
     assert first.reading is second.reading and len(readings) == 1
     (fragment,) = first.fragments()
     assert first.fragment_report(fragment) is second.fragment_report(fragment)
-    assert replace(first, own=frozenset()).worked is not first.worked, "a copy may be of something else"
+    assert replace(first, own_ids=frozenset()).worked is not first.worked, "a copy may be of something else"

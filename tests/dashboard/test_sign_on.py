@@ -105,7 +105,7 @@ def roles_of(name: str) -> dict[str, str]:
     return {member.team.slug: Role(member.role).label for member in Membership.objects.filter(user__username=name)}
 
 
-def told() -> list[str]:
+def audited_verbs() -> list[str]:
     """What the trail says of people and roles."""
     return [entry.verb for entry in AuditEntry.objects.order_by("pk") if entry.verb.startswith(("team.", "user."))]
 
@@ -118,11 +118,11 @@ def test_who_is_new_comes_in_with_the_roles_that_the_groups_give(provider: Provi
     nina = User.objects.get(username="nina")
     assert not nina.has_usable_password() and not nina.is_staff
     assert client.session.get_expiry_age() <= timedelta(hours=12).total_seconds()
-    assert told() == ["team.set_role", "user.sign_on"]
+    assert audited_verbs() == ["team.set_role", "user.sign_on"]
     assert not SocialToken.objects.exists() and SocialAccount.objects.get().extra_data == {}
     _, again = sign_on("1")
     assert again.url == "/" and User.objects.filter(username="nina").count() == 1
-    assert len(told()) == 2  # nothing changed
+    assert len(audited_verbs()) == 2  # nothing changed
 
 
 def test_what_groups_no_longer_give_is_taken_away_at_the_next_sign_on(world: World, provider: Provider):
@@ -168,7 +168,7 @@ def test_who_may_not_come_in_leaves_nothing(provider: Provider, subject: str, st
     client, answer = sign_on(subject)
     assert answer.status_code == status
     assert client.get("/api/me").status_code == 401
-    assert (User.objects.count(), SocialAccount.objects.count(), told()) == (before, 0, [])
+    assert (User.objects.count(), SocialAccount.objects.count(), audited_verbs()) == (before, 0, [])
 
 
 @each("subject, name", [("11", "\u0418\u0432\u0430\u043d"), ("12", "Aki\u3042\u304d")])

@@ -79,7 +79,7 @@ def an_alert_outlives_its_finding(world: World, record: DataflowRecord, monkeypa
     alert_of(world.city, kind="failing", dataflow=record, element=str(record.pk), severity="critical")
 
 
-def told(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def places_shown(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """The verdict in every place that gives one, as a state or in words; and the words for states of its parts."""
     estate, wall, problems = (client.get(path).text for path in ("/", "/wall/", "/problems/"))
     call_command("estate")
@@ -118,7 +118,7 @@ def test_every_place_says_the_same(
     client = Client()
     client.force_login(world.root)
 
-    places = told(client, capsys)
+    places = places_shown(client, capsys)
 
     for part in ("slots", "dataflows"):
         page, command = places.pop(part)

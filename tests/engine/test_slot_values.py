@@ -50,7 +50,7 @@ def flows(broker: redis.Redis) -> Any:
     return observed.flows(nothing, observed.read_meters(broker, [HONEST, FORGED]), running, {}).tasks["t"].events
 
 
-def told(broker: redis.Redis) -> Any:
+def counters_written(broker: redis.Redis) -> Any:
     running = {name: fragment(name) for name in (HONEST, FORGED)}
     return counters._written(broker, running)[HONEST]
 
@@ -62,7 +62,7 @@ READINGS: dict[str, tuple[Callable[[redis.Redis], Any], Any]] = {  # what is rea
     "blocks": (lambda broker: observed.channel_blocks(broker, [f"{FORGED}.0", f"{HONEST}.0"])[f"{HONEST}.0"], 1),
     "sizes": (lambda broker: observed.event_bytes(broker, [f"{FORGED}.0", f"{HONEST}.0"])[f"{HONEST}.0"], 7.0),
     "limits": (lambda broker: qos_store.fetch(broker, "n1", [FORGED, HONEST]).meters[HONEST]["0:n"], 5),
-    "bytes": (told, {f"ch:{HONEST}.0": 14}),
+    "bytes": (counters_written, {f"ch:{HONEST}.0": 14}),
     "what waits": (lambda broker: waiting.waiting_events(
         broker, {FORGED: [f"{FORGED}.0"], HONEST: [f"{HONEST}.0"]})[HONEST], 2),
     "copies": (lambda broker: holders_of(broker, [FORGED, HONEST], living=["n2"])[HONEST], "n2"),

@@ -20,7 +20,7 @@ from workers.library.registry import task_types
 pytestmark = pytest.mark.broker
 
 
-def known(broker: redis.Redis, task: str) -> list:
+def known_waves(broker: redis.Redis, task: str) -> list:
     return json.loads(broker.get(keys.waves(task)) or "[]")
 
 
@@ -34,7 +34,7 @@ def test_what_differs_begins_a_wave_for_the_sources_that_it_concerns(broker: red
     assert publish_waves(broker, [a, b], generation=2, revision=0) == 0
     b = WaveElement("b", "y", ("t",))
     assert publish_waves(broker, [a, b], generation=3, revision=0) == 2
-    assert (known(broker, "a"), known(broker, "b")) == ([[1, "x"]], [[1, "x"], [2, "y"]])
+    assert (known_waves(broker, "a"), known_waves(broker, "b")) == ([[1, "x"]], [[1, "x"], [2, "y"]])
     assert (newest(broker, "s"), newest(broker, "t")) == (1, 2)
 
 
@@ -42,7 +42,7 @@ def test_an_older_estate_changes_nothing(broker: redis.Redis) -> None:
     publish_waves(broker, [WaveElement("a", "x", ("s",))], generation=7, revision=2)
     for generation, revision in ((6, 9), (7, 1)):
         assert publish_waves(broker, [WaveElement("a", "y", ("s",))], generation=generation, revision=revision) == 0
-    assert known(broker, "a") == [[1, "x"]]
+    assert known_waves(broker, "a") == [[1, "x"]]
     assert publish_waves(broker, [WaveElement("a", "y", ("s",))], generation=7, revision=3) == 2
 
 
@@ -56,7 +56,7 @@ def test_what_has_left_is_forgotten_and_numbers_go_on(broker: redis.Redis) -> No
 def test_so_many_switches_are_kept(broker: redis.Redis) -> None:
     for number in range(KEPT + 3):
         publish_waves(broker, [WaveElement("a", "xy"[number % 2], ())], generation=number, revision=0)
-    waves = [wave for wave, _ in known(broker, "a")]
+    waves = [wave for wave, _ in known_waves(broker, "a")]
     assert waves == list(range(4, KEPT + 4))
 
 
@@ -90,5 +90,5 @@ def test_what_a_slot_has_forged_of_one_task_stops_no_other(broker: redis.Redis, 
         broker.set(key, forged) if forged is not None else broker.lpush(key, "x")
     a, b = WaveElement("a", "y", ("s",)), WaveElement("b", "y", ("t",))
     assert publish_waves(broker, [a, b], generation=2, revision=0) == 2
-    assert (known(broker, "a"), known(broker, "b")) == ([[2, "y"]], [[1, "x"], [2, "y"]])
+    assert (known_waves(broker, "a"), known_waves(broker, "b")) == ([[2, "y"]], [[1, "x"], [2, "y"]])
     assert (newest(broker, "s"), newest(broker, "t")) == (2, 2)

@@ -38,12 +38,12 @@ class System:
     def _read(self) -> None:
         self.lines.extend(self.process.stdout)
 
-    def said(self, words: str) -> bool:
+    def has_said(self, words: str) -> bool:
         return any(words in line for line in self.lines)
 
     def until_ready(self) -> None:
-        wait_until(lambda: self.said("ready after") or self.process.poll() is not None, limit_s=READY_LIMIT_S)
-        assert self.said("ready after"), "".join(self.lines)
+        wait_until(lambda: self.has_said("ready after") or self.process.poll() is not None, limit_s=READY_LIMIT_S)
+        assert self.has_said("ready after"), "".join(self.lines)
 
     def pids(self) -> list[int]:
         return descendants(self.process.pid)

@@ -68,7 +68,7 @@ def counts(data: Path, folder: str) -> Counter[int]:
         for line in path.read_text().splitlines())
 
 
-def told(data: Path) -> dict[str, Any]:
+def status_of(data: Path) -> dict[str, Any]:
     return json.loads(run("-m", "tests.launcher.failing_estate", "tell", data=data))
 
 
@@ -106,8 +106,8 @@ def test_what_can_only_fail_rests_and_who_shares_its_first_tasks_gets_all(
             assert seen.most_failures == RETRIES + 1
 
             # Where there is no more room on disk, its dataflow rests; nothing else does, nor is anything restarted.
-            wait_until(lambda: told(data)["status"]["Failing"] == "paused", limit_s=400)
-            assert told(data) == {
+            wait_until(lambda: status_of(data)["status"]["Failing"] == "paused", limit_s=400)
+            assert status_of(data) == {
                 "status": {"Smoothed": "running", "Failing": "paused"}, "verbs": ["dataflow.pause_failing"],
                 "states": ["paused_failed"]}
             reached = last(data, "smoothed")

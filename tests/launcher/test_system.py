@@ -40,7 +40,7 @@ def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
     first.until_ready()
     assert first.status() in (200, 302)
     for login in json.loads((tmp_path / "data" / "logins.json").read_text()):
-        assert first.said(f"log in as {login['username']}")
+        assert first.has_said(f"log in as {login['username']}")
     pids = first.pids()
     names = {psutil.Process(pid).name() for pid in pids}
     assert {"java", "valkey-server"} <= names
@@ -48,14 +48,14 @@ def test_it_starts_goes_on_and_leaves_nothing(start, tmp_path: Path) -> None:
     first.end(signal.SIGTERM)
     assert first.process.returncode == 0
     assert [pid for pid in pids if is_alive(pid)] == []
-    assert not first.said("did not stop in time")
+    assert not first.has_said("did not stop in time")
 
     second = start()
     second.until_ready()
     assert (tmp_path / "data" / "broker" / "url").read_text() == address
     web = second.child("uvicorn")
     web.kill()
-    wait_until(lambda: second.said("web was killed by SIGKILL; starting again"))
+    wait_until(lambda: second.has_said("web was killed by SIGKILL; starting again"))
     wait_until(lambda: second.status() in (200, 302), limit_s=180)
     pids = second.pids()
     second.end(signal.SIGKILL)

@@ -81,16 +81,16 @@ def _part_of_stream(number: int, events: list[dict], ring: Ring, place: int, ahe
     """A batch of one stream as one bundle reads it; with a lone one, nothing is told."""
     marks, rows = PartitionMarks(ahead_ms=ahead_ms, parts=len(ring.served)), []
 
-    def told(text: str | None) -> str | None:
+    def as_text(text: str | None) -> str | None:
         return text and f"{number}.{text.replace(';', f';{number}.')}"
 
     for event in events:
         part = int(ring.owner(key_group(event["of"][1:])))
         text = marks.before(event["seq"], event["time"], event["born"], part)
         if part == place:
-            rows.append({**event, "_seq": event["seq"], TOLD: told(text)})
+            rows.append({**event, "_seq": event["seq"], TOLD: as_text(text)})
     if (text := marks.behind(place)) is not None:
-        rows.append({"_key": "", "_seq": NO_EVENT, TOLD: told(text)})
+        rows.append({"_key": "", "_seq": NO_EVENT, TOLD: as_text(text)})
     return rows
 
 

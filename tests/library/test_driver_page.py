@@ -40,7 +40,7 @@ query = numbers.mapInPandas(twice, "value bigint").writeStream.format("noop").qu
     "checkpointLocation", str(folder / "checkpoint")).trigger(processingTime="200 milliseconds").start()
 while not query.lastProgress or query.lastProgress["numInputRows"] == 0:
     query.processAllAvailable()
-print(json.dumps([driver_page.said(), str(query.runId)]), flush=True)
+print(json.dumps([driver_page.reported(), str(query.runId)]), flush=True)
 sys.stdin.read()
 """
 

@@ -30,7 +30,7 @@ def _name(case: dict) -> str:
         [case["type"]] if "type" in case else [])])
 
 
-def _of(case: dict) -> tuple[Any, Step]:
+def _fold_and_step(case: dict) -> tuple[Any, Step]:
     """The present fold of a task, and how an event goes into it."""
     if case["task"] == "deduplicate":
         repetitions = Deduplicated(**case["config"])
@@ -59,7 +59,7 @@ def _value(value: int | None, kind: str) -> str | float | None:
 @pytest.mark.parametrize("large", [False, True], ids=["text", "store"])
 @pytest.mark.parametrize("case", KEPT["cases"], ids=_name)
 def test_what_comes_out_has_no_seam(case: dict, large: bool, tmp_path: Path) -> None:
-    fold, step = _of(case)
+    fold, step = _fold_and_step(case)
     state: dict = fold.start()
     whole = [step(state, event) for event in EVENTS]
     text, rows = json.dumps({"": case["state"]}), []

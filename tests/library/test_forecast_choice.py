@@ -88,7 +88,7 @@ def test_the_model_is_one_that_teams_keep():
     assert set(model["classes"]) <= set(METHODS) and model["version"].startswith("1-")
 
 
-def told(hours: list[tuple], *, bound: float) -> list[tuple[str, bool]]:
+def choices(hours: list[tuple], *, bound: float) -> list[tuple[str, bool]]:
     """What is chosen; the state is written and read between any two hours."""
     choice, out = ForecastChoice(learned(), bound), []
     state = choice.start()
@@ -100,11 +100,11 @@ def told(hours: list[tuple], *, bound: float) -> list[tuple[str, bool]]:
 
 def test_the_network_is_asked_where_the_error_is_beyond_the_bound():
     still, moved = [1e-6] * 5, [0.12] * 5
-    away, busy = (told([(variances_, None)], bound=0.1)[0][0] for variances_ in (still, moved))
+    away, busy = (choices([(variances_, None)], bound=0.1)[0][0] for variances_ in (still, moved))
     assert away == "sliding_hour" != busy
-    out = told([(still, None), (moved, 0.05), (moved, 0.1), (moved, 0.11), (still, 0.02), (still, None)], bound=0.1)
+    out = choices([(still, None), (moved, 0.05), (moved, 0.1), (moved, 0.11), (still, 0.02), (still, None)], bound=0.1)
     assert out == [(away, True), (away, False), (away, False), (busy, True), (busy, False), (away, True)]
-    assert [was_asked for _, was_asked in told([(still, 0.01)] * 3, bound=0.0)] == [True] * 3
+    assert [was_asked for _, was_asked in choices([(still, 0.01)] * 3, bound=0.0)] == [True] * 3
 
 
 def test_the_oracle_takes_the_least_error():
@@ -115,7 +115,7 @@ def test_the_oracle_takes_the_least_error():
 @pytest.mark.parametrize("values", [[None] * 5, [0.0, 1e-12, None, 1e9, 3.0]])
 def test_any_variances_can_be_read(values):
     assert np.isfinite(features_of(values)).all()
-    assert told([(values, None)], bound=0.1)[0][0] in NAMES
+    assert choices([(values, None)], bound=0.1)[0][0] in NAMES
 
 
 def test_the_network_that_comes_along_knows_every_method_and_chooses_by_the_hour() -> None:

@@ -43,7 +43,7 @@ def history(
     return LoadHistory(readings, free, today, today_free, STEPS)
 
 
-def said(name: str, of: LoadHistory) -> list[float]:
+def forecast_by(name: str, of: LoadHistory) -> list[float]:
     fit = METHODS[name].fit
     return forecast(name, of, fit(of.days, of.free, of.steps) if fit else None).tolist()
 
@@ -83,7 +83,7 @@ def by_rule(name: str, of: LoadHistory) -> list[float]:
        st.sampled_from([0.0, 0.1]))
 def test_averages_of_similar_days_are_those_of_the_rule(name, seed, hour, free, gaps):
     of = history(seed, hour=hour, today_free=free, gaps=gaps)
-    assert said(name, of) == pytest.approx(by_rule(name, of))
+    assert forecast_by(name, of) == pytest.approx(by_rule(name, of))
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -93,12 +93,12 @@ def test_the_correction_is_bounded(name):
     free = history().free
     for level, bound in ((10.0, 1 + RULES[name][5]), (0.1, 1 - RULES[name][5]), (1.05, 1.05)):
         of = LoadHistory(usual, free, np.full(20, level), False, STEPS)
-        assert said(name, of) == pytest.approx([bound] * STEPS)
+        assert forecast_by(name, of) == pytest.approx([bound] * STEPS)
 
 
 def test_without_similar_days_all_days_count():
     of = LoadHistory(np.full((DAYS, WIDTH), 2.0), np.zeros(DAYS, dtype=bool), np.full(20, 2.0), True, STEPS)
-    assert said("casce", of) == [2.0] * STEPS
+    assert forecast_by("casce", of) == [2.0] * STEPS
 
 
 # the others -----------------------------------------------------------------------------------------------------------
@@ -108,17 +108,17 @@ def test_without_similar_days_all_days_count():
 def test_sliding_windows(hour):
     of = history(3, hour=hour)
     whole = [*of.days.ravel(), *of.today]
-    assert said("sliding_hour", of) == pytest.approx([fmean(whole[-STEPS:])] * STEPS)
+    assert forecast_by("sliding_hour", of) == pytest.approx([fmean(whole[-STEPS:])] * STEPS)
     profile = [fmean(day[place] for day in of.days[-3:]) for place in range(WIDTH)]
     now = len(of.today)
     level = fmean(whole[-STEPS:]) / fmean(profile[(now - back) % WIDTH] for back in range(1, STEPS + 1))
-    assert said("sliding_days", of) == pytest.approx([profile[now + step] * level for step in range(STEPS)])
+    assert forecast_by("sliding_days", of) == pytest.approx([profile[now + step] * level for step in range(STEPS)])
 
 
 def test_the_last_hour_with_readings_counts():
     unknown, working = np.full((DAYS, WIDTH), nan), np.zeros(DAYS, dtype=bool)
     of = LoadHistory(unknown, working, np.array([5.0, 7.0, nan, nan]), False, STEPS)
-    assert [said(name, of) for name in METHODS] == [[6.0] * STEPS] * len(METHODS)
+    assert [forecast_by(name, of) for name in METHODS] == [[6.0] * STEPS] * len(METHODS)
     nothing = LoadHistory(unknown, working, np.full(4, nan), False, STEPS)
     assert [forecast(name, nothing, None) for name in METHODS] == [None] * len(METHODS)
 
@@ -142,7 +142,7 @@ def test_the_tree_is_scikit_learns(gaps):
     level = average([*of.days.ravel(), *of.today][-STEPS:])
     now = [[7 * STEPS + step, False, of.days[-1, 7 * STEPS + step], level] for step in range(STEPS)]
     whole = [index for index, row in enumerate(now) if not any(map(isnan, row))]
-    assert whole and [said("tree", of)[index] for index in whole] == pytest.approx(
+    assert whole and [forecast_by("tree", of)[index] for index in whole] == pytest.approx(
         tree.predict([now[index] for index in whole]).tolist())
 
 
@@ -182,7 +182,7 @@ def test_what_is_learned_is_what_json_can_say():
 def test_any_history_with_a_reading_has_a_forecast(name, seed, hour, days, gaps):
     of = history(seed, hour=hour, days=days, gaps=gaps)
     if not np.isnan(of.series).all():
-        values = said(name, of)
+        values = forecast_by(name, of)
         assert len(values) == STEPS and np.isfinite(values).all()
 
 

@@ -172,16 +172,16 @@ def parts_of_stream(stream: Any, ahead_ms: int, count: int) -> Iterator[Any]:
     marks = PartitionMarks(ahead_ms=ahead_ms, parts=count)
     number = {name: stream[name].iloc[0] for name in (STREAM_NUMBER,) if name in stream}
 
-    def told(text: str | None) -> str | None:
+    def as_text(text: str | None) -> str | None:
         """As a join says it to its fold."""
         return ";".join(f"{number[STREAM_NUMBER]}.{entry}" for entry in text.split(";")) if text and number else text
 
-    before = [told(marks.before(*event)) for event in zip(
+    before = [as_text(marks.before(*event)) for event in zip(
         stream["_seq"], stream["_time"], stream["_born"], stream["_own"], strict=True)]
     everything = stream.assign(**{TOLD: before})
     for part_number in range(count):
         part = everything[everything["_own"] == part_number]
-        if (behind := told(marks.behind(part_number))) is not None:
+        if (behind := as_text(marks.behind(part_number))) is not None:
             # Missing doubles are NaN, as Spark gives them: with None, a column without any value would hold objects,
             # and the fold would take NaN there for a value.
             missing = {name: float("nan") if kind == "float64" else None for name, kind in part.dtypes.items()}

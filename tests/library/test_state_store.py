@@ -238,7 +238,7 @@ def test_a_member_in_pieces_is_a_mapping(place):
     batch = place.begin(place.create({"": {"held": {"a": 1, "b": -2, "c": 3}}}, parts))
     states = States(batch, parts)
     held = states.get("")["held"]
-    assert held.due(2) == ["a", "b"] and held.soonest() == 1 and held._known == {}
+    assert held.due(2) == ["a", "b"] and held.soonest() == 1 and held._values == {}
     assert held.pop("a") == 1 and held.pop("a", None) is None and "a" not in held and len(held) == 2
     held["b"] = 7
     assert held.setdefault("d", 0) == 0 and dict(held) == {"b": 7, "c": 3, "d": 0}

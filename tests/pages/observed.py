@@ -50,7 +50,7 @@ class Observed:
         for bundle in self.promise.bundles:
             index = bundle.slot.rpartition("/")[2]
             slot = slots.setdefault(index, {"state": "running", "cpu": 0.0, "memory_mb": 900, "fragments": {}})
-            report = self._told(bundle, factor) | changes.get(bundle.task, {})
+            report = self._report_of(bundle, factor) | changes.get(bundle.task, {})
             slot["fragments"][runs.get((bundle.task, bundle.slot), bundle.id)] = report
             slot["cpu"] = min(1.0, slot["cpu"] + report["cpu"])
         for slot in slots.values() if self.beside is not None else ():
@@ -63,14 +63,14 @@ class Observed:
         return jobs.LiveReading(
             measured=True, reports=Reports.of(reports),
             flows=Flows(tasks={
-                running: TaskFlow(self._made(task, rates, changes), 0, 800.0, 900.0)
+                running: TaskFlow(self._output_rate(task, rates, changes), 0, 800.0, 900.0)
                 for task, running in submitted.items()}, over_s=self.over_s))
 
-    def _told(self, bundle: BundlePromise, factor: float) -> dict[str, Any]:
+    def _report_of(self, bundle: BundlePromise, factor: float) -> dict[str, Any]:
         return {"state": "running", "rate_per_s": bundle.rate_per_s * factor, "cpu": bundle.cpu * factor,
                 "memory": bundle.memory, "throttled_by": None, "error": None}
 
-    def _made(self, task: str, rates: dict[str, float], changes: dict[str, dict[str, Any]]) -> float:
+    def _output_rate(self, task: str, rates: dict[str, float], changes: dict[str, dict[str, Any]]) -> float:
         """What leaves a task: of a source what it makes, else all that its reader is to get."""
         readers = {"parse": "pi", "pi": "out", "get": "out"}
         made = rates[readers.get(task, task)]

@@ -149,12 +149,12 @@ def test_a_recommendation_is_carried_out_from_the_command_line(
     assert "is in progress" in capsys.readouterr().out
 
 
-def kept(**values: list[float | None]) -> ToldCourse:
+def past(**values: list[float | None]) -> ToldCourse:
     return ToldCourse(KeptHistory(MINUTE, 60, [0, 60, 120], values, ()), [PlannedFigures(50.0, {"throughput": 0.9})])
 
 
 def test_what_is_foreseen_is_drawn_behind_what_came_and_what_was_foreseen_beside_it() -> None:
-    course = kept(events_in_per_s=[100.0] * 3, adapted_throughput=[1.0, None, 0.8], expected_per_s=[None, 120.0, 90.0])
+    course = past(events_in_per_s=[100.0] * 3, adapted_throughput=[1.0, None, 0.8], expected_per_s=[None, 120.0, 90.0])
     expected = [ExpectedMinute(180.0, 200.0, 150.0, 250.0), ExpectedMinute(240.0, 300.0, 240.0, 360.0)]
     figures = {chart.name: adaptation_figure(
         chart, course, None, marks=(), begin_s=0, end_s=180, expected=expected) for chart in adaptation_charts("EUR")}

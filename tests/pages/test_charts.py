@@ -31,7 +31,7 @@ DAY_S = 24 * 3600
 NOW_S = 1_790_000_000
 
 
-def kept(values: dict[str, list[float | None]], *, begin_s: int = 10, step_s: int = 2) -> KeptHistory:
+def past(values: dict[str, list[float | None]], *, begin_s: int = 10, step_s: int = 2) -> KeptHistory:
     return KeptHistory(SECOND, step_s, [begin_s, begin_s + step_s, begin_s + 2 * step_s], values, ())
 
 
@@ -91,7 +91,7 @@ def test_each_limit_is_on_the_chart_of_its_sequence_by_its_name(world: World, cl
 
 
 def test_a_figure_is_plotlys_with_its_range_and_unit() -> None:
-    drawn = figure("dataflow", "rate", kept({"events_in_per_s": [40.0, None, 41.0], "events_out_per_s": [39.0] * 3}))
+    drawn = figure("dataflow", "rate", past({"events_in_per_s": [40.0, None, 41.0], "events_out_per_s": [39.0] * 3}))
     assert names(drawn) == ["in", "out"]
     assert drawn["data"][0]["y"] == [40.0, None, 41.0] and drawn["data"][0]["dx"] == 2000
     assert drawn["layout"]["yaxis"]["ticksuffix"] == "/s" and drawn["unit"] == "/s"
@@ -106,7 +106,7 @@ def test_a_figure_is_plotlys_with_its_range_and_unit() -> None:
 def test_values_are_drawn_in_the_unit_that_suits_them(
     metric: str, kind: str, name: str, value: float, shown: float, unit: str
 ) -> None:
-    drawn = figure(kind, name, kept({metric: [value, None, None]}))
+    drawn = figure(kind, name, past({metric: [value, None, None]}))
     assert drawn["data"][0]["y"][0] == pytest.approx(shown) and drawn["unit"] == unit
     assert drawn["data"][0]["mode"] == "lines+markers"  # one value alone would be no line
 
@@ -115,26 +115,26 @@ def test_values_are_drawn_in_the_unit_that_suits_them(
     ({}, 16, "Nothing is recorded of this yet"), ({"rate_per_s": [None] * 3}, 16, "Nothing was measured in this time"),
     ({"latency_p50_ms": [1.0] * 3}, 16, "never measured"), ({}, -100 * DAY_S, "kept for 90 days")])
 def test_a_chart_without_values_says_why(values: dict[str, list[float | None]], end_s: int, why: str) -> None:
-    drawn = figure("task", "rate", kept(values), end_s=end_s, begin_s=end_s - 6, marks=[mark(12, "submit")])
+    drawn = figure("task", "rate", past(values), end_s=end_s, begin_s=end_s - 6, marks=[mark(12, "submit")])
     assert drawn["data"] == [] and drawn["layout"]["shapes"] == [] and why in drawn["empty"]
     assert "share its query" not in drawn["empty"]
     if "latency_p50_ms" in values:
-        assert "shares its query with others" in figure("task", "cpu", kept(values))["empty"]
+        assert "shares its query with others" in figure("task", "cpu", past(values))["empty"]
 
 
 def test_an_earlier_time_lies_over_it_at_the_same_place() -> None:
-    earlier = Earlier(kept({"rate_per_s": [5.0, 6.0, 7.0]}, begin_s=10 - DAY_S, step_s=60), DAY_S, "a day before")
-    drawn = figure("task", "rate", kept({"rate_per_s": [1.0, 2.0, 3.0]}), earlier=earlier)
+    earlier = Earlier(past({"rate_per_s": [5.0, 6.0, 7.0]}, begin_s=10 - DAY_S, step_s=60), DAY_S, "a day before")
+    drawn = figure("task", "rate", past({"rate_per_s": [1.0, 2.0, 3.0]}), earlier=earlier)
     assert names(drawn) == ["rate", "rate, a day before"]
     assert drawn["data"][1]["x0"] == drawn["data"][0]["x0"] and drawn["data"][1]["dx"] == 60_000
     assert drawn["data"][1]["faint"] and drawn["data"][1]["series"] == drawn["data"][0]["series"]
-    alone = figure("task", "rate", kept({}), earlier=earlier)
+    alone = figure("task", "rate", past({}), earlier=earlier)
     assert names(alone) == ["rate, a day before"]  # also where nothing is there now
 
 
 def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and_one_number() -> None:
     marks = [mark(11, "submit"), mark(11, "alarm", "bad"), mark(15, "over", "ok")]
-    drawn = figure("task", "rate", kept({"rate_per_s": [1.0, 2.0, 3.0]}), marks=marks)
+    drawn = figure("task", "rate", past({"rate_per_s": [1.0, 2.0, 3.0]}), marks=marks)
     shapes = drawn["layout"]["shapes"]
     assert [(shape["tone"], shape["label"]["text"]) for shape in shapes] == [("bad", "1"), ("ok", "2")]
     assert names(drawn) == ["rate"]
@@ -144,11 +144,11 @@ def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and
 
 def test_small_changes_that_come_every_few_seconds_lie_in_a_lane_below() -> None:
     marks = [mark(10 + 10 * number, "repaced") for number in range(90)]
-    drawn = figure("task", "rate", kept({"rate_per_s": [1.0] * 900}), marks=marks, begin_s=10, end_s=910, now_s=911)
+    drawn = figure("task", "rate", past({"rate_per_s": [1.0] * 900}), marks=marks, begin_s=10, end_s=910, now_s=911)
     shapes = drawn["layout"]["shapes"]
     assert 1 < len(shapes) <= MOST_GROUPS + 1 and {shape["y1"] for shape in shapes} == {LANE}
     with_plan = figure(
-        "task", "rate", kept({"rate_per_s": [1.0] * 900}), marks=[*marks, mark(905, "submit")], begin_s=10, end_s=910,
+        "task", "rate", past({"rate_per_s": [1.0] * 900}), marks=[*marks, mark(905, "submit")], begin_s=10, end_s=910,
         now_s=911)["layout"]["shapes"]
     assert [shape["y1"] for shape in with_plan] == [LANE] * (len(with_plan) - 1) + [1], "a plan is a line"
 

@@ -20,7 +20,7 @@ class Reference:
     def __init__(self, task_types: TaskTypes) -> None:
         self.task_types = task_types
         self.graphs: dict[str, nx.DiGraph] = {}
-        self._same: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
+        self._equal: dict[tuple[tuple[str, str], tuple[str, str]], bool] = {}
 
     def add(self, dataflow_id: str, dataflow: Dataflow, team: str, *, fresh: bool = False) -> None:
         """A dataflow that joins what runs, or one that starts fresh from the first stateful task that runs already."""
@@ -72,7 +72,7 @@ class Reference:
         self._forget(dataflow_id)
 
     def _forget(self, dataflow_id: str) -> None:
-        self._same = {pair: same for pair, same in self._same.items() if dataflow_id not in (pair[0][0], pair[1][0])}
+        self._equal = {pair: same for pair, same in self._equal.items() if dataflow_id not in (pair[0][0], pair[1][0])}
 
     def _abstract(self, dataflow: Dataflow, task, team: str):
         declared = {parameter.name: parameter for parameter in self.task_types[task.type].parameters}
@@ -88,13 +88,13 @@ class Reference:
 
     def equivalent(self, one: tuple[str, str], other: tuple[str, str]) -> bool:
         """Whether two tasks, (dataflow id, task id) each, are equivalent."""
-        if (one, other) not in self._same:
+        if (one, other) not in self._equal:
             first, second = self.ancestors(one), self.ancestors(other)
             same = first.nodes[one[1]]["abstract"] == second.nodes[other[1]]["abstract"] and nx.is_isomorphic(
                 first, second, node_match=lambda left, right: left["abstract"] == right["abstract"]
             )
-            self._same[one, other] = self._same[other, one] = same
-        return self._same[one, other]
+            self._equal[one, other] = self._equal[other, one] = same
+        return self._equal[one, other]
 
     def ancestors(self, task: tuple[str, str]) -> nx.DiGraph:
         """The ancestor graph of a task, itself included."""

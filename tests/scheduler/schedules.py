@@ -48,7 +48,7 @@ def allocations(draw: st.DrawFn, *, tasks: int = 6, most: int = 4) -> Allocation
     names = [f"t{number}" for number in range(draw(st.integers(1, tasks)))]
     idle = draw(st.booleans())
     of = {name: draw(profiles(name=name, idle=idle)) for name in names}
-    rates = {name: of[name].one.rate_per_s * draw(st.integers(0, 4 * most)) / 4 for name in names}
+    rates = {name: of[name].one_thread.rate_per_s * draw(st.integers(0, 4 * most)) / 4 for name in names}
     return draw(st.sampled_from([allocate_lsa, allocate_mba]))(rates, of)
 
 
@@ -100,7 +100,7 @@ def check_placed(placement: Placement, allocation: Allocation, supply: Supply) -
         first = [slot for slot in supply.slots(len(placement.slots) + left_out) if slot in placement.slots]
         assert tuple(first) == placement.slots
         check_extra(placement, allocation)
-    assert placement.asked == allocation.slots
+    assert placement.allocated_slots == allocation.slots
 
 
 def check_extra(placement: Placement, allocation: Allocation) -> None:
@@ -109,7 +109,7 @@ def check_extra(placement: Placement, allocation: Allocation) -> None:
     Where others have part of an extra slot it may have been opened in vain; there is nothing to be said of it.
     """
     untaken = [position for position in range(len(placement.slots)) if position not in placement.taken]
-    extra = [position for position in untaken if position >= placement.asked]
+    extra = [position for position in untaken if position >= placement.allocated_slots]
     free = [[1.0, 1.0] for _ in placement.slots]
     for position, taken in placement.taken.items():
         free[position] = [1.0 - taken.cpu, 1.0 - taken.memory]

@@ -88,7 +88,7 @@ class Checker:
 
     task_types: TaskTypes
     submitted: dict[str, Graph] = field(default_factory=dict)
-    _seen: dict[str, tuple[Label, tuple[str, ...]]] = field(default_factory=dict)  # running task: as it was compared
+    _labels: dict[str, tuple[Label, tuple[str, ...]]] = field(default_factory=dict)  # running task: as it was compared
     _distinct: set[frozenset[str]] = field(default_factory=set)  # pairs of running tasks that are not equivalent
     _covered: set[tuple[str, str, str]] = field(default_factory=set)  # dataflow, sink, running task: equivalent
 
@@ -109,9 +109,9 @@ class Checker:
 
     def _forget_what_changed(self, running: Graph) -> None:
         now = {task_id: (running.labels[task_id], running.parents[task_id]) for task_id in running.labels}
-        if any(now.get(task_id, identity) != identity for task_id, identity in self._seen.items()):
+        if any(now.get(task_id, identity) != identity for task_id, identity in self._labels.items()):
             self._distinct, self._covered = set(), set()  # an id that is another task now: nothing is known any more
-        self._seen |= now
+        self._labels |= now
 
     def _check_sink_coverage(self, estate: Estate, running: Graph) -> None:
         """(1): for each sink of each submitted dataflow a task runs whose ancestor graph is equivalent."""

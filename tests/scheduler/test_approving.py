@@ -35,7 +35,7 @@ from .catalogue import EMPTY, PRICES, TYPES, flow, submit
 
 HOUR_MS = 3_600_000
 cases = st.builds(
-    Case, kind=st.sampled_from(["submit", "remove", "change"]), own=st.booleans(),
+    Case, kind=st.sampled_from(["submit", "remove", "change"]), is_own=st.booleans(),
     money_per_hour=st.floats(-2, 2), touches_others=st.booleans(), pause_ms=st.sampled_from([0.0, 250.0, 3000.0]),
     reaches=st.sets(st.sampled_from(["network", "code", "secrets"])).map(frozenset))
 clauses = st.builds(
@@ -75,9 +75,10 @@ def test_the_first_clause_that_fits_counts_and_the_limit_goes_before_all(rules: 
     assert demand.automatic is below
     if not below:
         fitting = [clause for clause in rules.clauses if (
-            case.kind in (clause.kinds or (case.kind,)) and {"any": True, "own": case.own, "others": not case.own}[
-                clause.whose] and not (clause.above_money_per_hour is not None
-                                       and case.money_per_hour <= clause.above_money_per_hour))]
+            case.kind in (clause.kinds or (case.kind,))
+            and {"any": True, "own": case.is_own, "others": not case.is_own}[clause.whose]
+            and not (clause.above_money_per_hour is not None
+                     and case.money_per_hour <= clause.above_money_per_hour))]
         chosen = [*fitting, rules.otherwise][0]
         assert (demand.approvals, demand.role, demand.expires_after_h) == (
             chosen.approvals, chosen.role, chosen.expires_after_h)
@@ -142,7 +143,7 @@ def test_a_fusion_pauses_what_runs_and_a_submission_does_not() -> None:
         apply_plan(estate, removal), "b", task_types=TYPES, prices=PRICES, rule=DefragmentRule(ratio=0.0))
     assert {interruption.between_nodes for interruption in interruptions_of(fused)} == {False}
     case = case_of(fused, team="water", pause_ms=3000)
-    assert case.pause_ms == 3000 and case.own and case.money_per_hour < 0
+    assert case.pause_ms == 3000 and case.is_own and case.money_per_hour < 0
     assert not Automatic().allows(case) and Automatic(most_pause_ms=5000).allows(case)
 
 

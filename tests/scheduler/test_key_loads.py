@@ -74,8 +74,8 @@ def test_a_key_that_is_more_than_a_part_has_one_to_itself_and_the_others_share_t
 
 def test_without_figures_or_with_too_few_events_nothing_is_said_of_ranges():
     shares, slots = {0: 0.5, 1: 0.5}, {0: "n1/0", 1: "n1/1"}
-    few = KeyLoads.together([KeyCounts(0, (1.0,) * STRETCHES)])
-    assert few is None and KeyLoads.together([]) is None
+    few = KeyLoads.of_writers([KeyCounts(0, (1.0,) * STRETCHES)])
+    assert few is None and KeyLoads.of_writers([]) is None
     for keys in (None, DividedKeys(None, {})):
         assert ring_cut(shares, slots, keys) == {}
 
@@ -100,7 +100,7 @@ def test_writers_are_put_together_as_of_the_newest():
     key = FrequentKey("m1", 5, 1_000.0)
     one = KeyCounts(0, (4_000.0, *[0.0] * (STRETCHES - 1)), (key,))
     other = KeyCounts(int(MEMORY_MS), (2_000.0, *[0.0] * (STRETCHES - 1)), (replace(key, events=500.0),))
-    loads = KeyLoads.together([one, other])
+    loads = KeyLoads.of_writers([one, other])
     assert loads.events == pytest.approx(4_000 / math.e + 2_000)
     assert loads.share_of(loads.frequent[0]) == pytest.approx(0.25) and len(loads.frequent) == 1
 

@@ -237,7 +237,7 @@ def test_sam_asks_for_a_slot_more_where_the_packing_leaves_holes():
     """Three bundles of 0.6 CPU sum up to 1.8 slots and need 3: one more than asked for, and it says so."""
     tasks = {name: TaskAllocation(name, 1.0, (Bundle(name, 1, 1.0, 0.6, 0.1),)) for name in "abc"}
     placement = map_sam(Allocation("MBA", tasks), supply=BUY)
-    assert (placement.asked, len(placement.slots), placement.extra) == (2, 3, 1)
+    assert (placement.allocated_slots, len(placement.slots), placement.extra) == (2, 3, 1)
     assert {position for positions in placement.threads.values() for position in positions} == {0, 1, 2}, "each is used"
     assert {slot.node for slot in placement.slots} == {"new-1"}, "the machine grows, what is placed stays"
 

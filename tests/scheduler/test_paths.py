@@ -266,8 +266,8 @@ def test_the_profile_of_a_path_is_what_its_tasks_come_to_in_one_query() -> None:
     assert [(step.type, share) for step, share in done_at_first(work, TYPES)] == [("thin", 1.0), ("scale", 0.1)]
     profile = Profiles([thin, scale], task_types=TYPES).find(work)
     assert profile is not None and [point.threads for point in profile.points] == [1]
-    assert profile.one.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
-    assert profile.one.cpu == pytest.approx(0.75) and profile.one.memory == pytest.approx(0.3)
+    assert profile.one_thread.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
+    assert profile.one_thread.cpu == pytest.approx(0.75) and profile.one_thread.memory == pytest.approx(0.3)
     assert (profile.machine, profile.origin) == ("m", "estimated by trials")
     assert Profiles([thin], task_types=TYPES).find(work) is None
 

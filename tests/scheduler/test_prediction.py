@@ -74,7 +74,7 @@ def test_a_full_slot_spends_what_events_take_and_little_on_batches():
     assert prediction.slots[0].cpu == pytest.approx(0.115), "at half its peak it runs at every trigger"
     working = Profile("t", (Point(1, 20, 0.05, 0.0, idle_cpu=0.05, event_cpu=0.03),))
     others = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: TakenShare(0.97, 0.0)})
-    busy = predict(others, {"a": replace(working, points=(replace(working.one, event_cpu=0.0),))},
+    busy = predict(others, {"a": replace(working, points=(replace(working.one_thread, event_cpu=0.0),))},
                    rates_per_s={"a": 20.0})
     assert busy.factor == pytest.approx(1.0), "batches twice as rare fit in"
 
@@ -83,7 +83,7 @@ def test_what_waits_needs_its_core_in_the_time_that_is_left():
     """At its peak a query waits for 90% of its time: beside others that take 40% it is not done with its work in time,
     though the slot has half of its CPU left."""
     waiting = Profile("t", (Point(1, 20, 0.1, 0.0, idle_cpu=0.1, event_cpu=0.02),))
-    assert (waiting.one.often, waiting.one.waits) == pytest.approx((0.8, 0.9))
+    assert (waiting.one_thread.often, waiting.one_thread.waits) == pytest.approx((0.8, 0.9))
     assert waiting.estimate(1).reserve_at(20.0) == pytest.approx(0.07 / 0.1)
     beside = Placement("by hand", 1, (Slot("n1", 0),), {"a": (0,)}, {0: TakenShare(0.4, 0.0)})
     prediction = predict(beside, {"a": waiting}, rates_per_s={"a": 20.0})
@@ -283,7 +283,7 @@ def test_what_a_slot_sustains_goes_with_the_rates_and_falls_with_more_to_do(data
 @given(data=st.data())
 def test_slot_aware_routing_is_never_worse_and_keeps_what_mba_and_sam_promise(data: st.DataObject):
     of = {f"t{number}": data.draw(profiles(idle=True)) for number in range(data.draw(st.integers(1, 5)))}
-    rates = {name: profile.one.rate_per_s * data.draw(st.integers(0, 24)) / 4 for name, profile in of.items()}
+    rates = {name: profile.one_thread.rate_per_s * data.draw(st.integers(0, 24)) / 4 for name, profile in of.items()}
     allocation = allocate_mba(rates, of)
     placement = map_sam(allocation, supply=BUY)
     even = predict(placement, of, rates_per_s=rates)

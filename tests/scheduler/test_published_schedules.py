@@ -120,7 +120,7 @@ def test_slots_of_linear_at_200_after_rsm():
     """
     job = job_of(200)
     planned = schedule(job, ("LSA", "RSM"), supply=SUPPLY)
-    assert (planned.placement.asked, planned.slots) == (26, 27)
+    assert (planned.placement.allocated_slots, planned.slots) == (26, 27)
     assert planned.allocation.tasks["xmlparse"].memory == pytest.approx(0.2298, abs=1e-4)
 
 

@@ -143,7 +143,7 @@ def test_a_slot_that_holds_nothing_is_neither_taken_nor_paid_for():
     job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=1500)
     free = (Slot("n1", 0), Slot("n1", 1))
     planned = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", free),), SIZES))
-    assert (planned.allocation.slots, planned.placement.asked, planned.placement.extra) == (2, 2, 0)
+    assert (planned.allocation.slots, planned.placement.allocated_slots, planned.placement.extra) == (2, 2, 0)
     assert planned.placement.slots == free[:1] and planned.slots == 1 and not planned.prediction.keeps
     assert planned.acquisition.per_hour == pytest.approx(SIZES.slot_hour)
     with pytest.raises(InsufficientSlots):
@@ -154,7 +154,7 @@ def test_what_a_mapping_asks_for_has_to_be_there_though_it_leaves_some_of_it_emp
     """Of four slots that RSM asks for two hold something, and two are free: as many as the CPU takes there are not."""
     job_of_pi = prepare(PI, task_types=TYPES, profiles=OF_PI, rate_per_s=3800)
     planned = schedule(job_of_pi, LSA_RSM, supply=Supply((Node("n1", (Slot("n1", 0), Slot("n1", 1))),), SIZES))
-    assert (planned.placement.asked, planned.placement.needed, planned.slots) == (4, 4, 2)
+    assert (planned.placement.allocated_slots, planned.placement.needed, planned.slots) == (4, 4, 2)
     assert [slot.name for slot in planned.placement.slots] == ["n1/0", "new-1/0"]
     assert planned.acquisition.per_hour == pytest.approx(SIZES.slot_hour + 0.2), "a machine of the two slots asked for"
     with pytest.raises(InsufficientSlots, match="4 slots, and 2 are free here: 2 would be") as lacking:
@@ -230,7 +230,7 @@ def test_a_source_nobody_measured_has_what_its_type_declares():
     measured = Profiles([Profile("scale", (Point(1, 50, 0.6, 0.2),)), Profile("thin", (Point(1, 500, 0.9, 0.05),))])
     profiles = prepare(FLOW, task_types=TYPES, profiles=measured).profiles
     assert (profiles["in"].origin, profiles["in"].static) == ("declared", True)
-    assert profiles["in"].one.cpu == pytest.approx(200 * 8e-6 + 2 * 0.039)
+    assert profiles["in"].one_thread.cpu == pytest.approx(200 * 8e-6 + 2 * 0.039)
     assert profiles["out"].origin == "declared" and profiles["by"].origin == ""
     with pytest.raises(RateNotHeld, match="it declares") as caught:
         prepare(FLOW, task_types=TYPES, profiles=measured, rate_per_s=200_000)
@@ -245,15 +245,15 @@ def test_a_source_nobody_measured_has_what_such_tasks_were_seen_to_take():
         query_batch_s=0.050, scale=1.5, queries=3, batch_s={"sensors": 0.009}, event_us={"sensors": 12.0})
     profiles = prepare(FLOW, task_types=TYPES, profiles=measured, costs=costs).profiles
     assert (profiles["in"].origin, profiles["out"].origin) == ("learned", "declared")
-    assert profiles["in"].one.cpu == pytest.approx(200 * 12e-6 + 2 * 0.059)
-    assert profiles["out"].one.cpu - 2 * 0.050 >= 1.5 * 2 * 0.006
+    assert profiles["in"].one_thread.cpu == pytest.approx(200 * 12e-6 + 2 * 0.059)
+    assert profiles["out"].one_thread.cpu - 2 * 0.050 >= 1.5 * 2 * 0.006
     with pytest.raises(RateNotHeld, match="it was seen to take"):
         prepare(FLOW, task_types=TYPES, profiles=measured, rate_per_s=200_000, costs=costs)
 
 
 def test_a_source_whose_batches_alone_take_more_than_a_slot_is_told_though_its_events_cost_nothing():
     free = replace(TYPES["sensors"], cost_us=0.0)
-    assert declared_profile(free, rate_per_s=1e9, trigger_s=0.5).one.cpu == pytest.approx(0.078)
+    assert declared_profile(free, rate_per_s=1e9, trigger_s=0.5).one_thread.cpu == pytest.approx(0.078)
     with pytest.raises(RateNotHeld, match=r"a batch every 0.02 s, one sustains 0") as caught:
         declared_profile(free, rate_per_s=10.0, trigger_s=0.02)
     assert caught.value.facts["peak_per_s"] == 0.0

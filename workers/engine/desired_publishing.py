@@ -88,7 +88,7 @@ def desired_of(
         for bundle in fragment.queries:
             slot = Slot.of(bundle.slot)
             if slot.node == node:
-                wanted_fragment = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                wanted_fragment = _wanted_fragment(estate, fragment, bundle, task_types, trigger_ms)
                 slots.setdefault(str(slot.index), []).append(replace(
                     wanted_fragment, inputs=_with_terms(estate, fragment, wanted_fragment.inputs, needed),
                     savepoints=tuple(saving.get(bundle.id, ()))))
@@ -97,7 +97,7 @@ def desired_of(
         for bundle in fragment.queries:
             _, origin = fragment.inherited_by(bundle)
             if origin == node != node_of(bundle.slot):
-                wanted_fragment = _wanted(estate, fragment, bundle, task_types, trigger_ms)
+                wanted_fragment = _wanted_fragment(estate, fragment, bundle, task_types, trigger_ms)
                 heirs.setdefault(node_of(bundle.slot), []).append(wanted_fragment)
     return DesiredState(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
@@ -137,7 +137,7 @@ def texts(broker: redis.Redis, nodes: Sequence[str]) -> list[bytes | None]:
     return broker.mget([keys.desired(node) for node in nodes]) if nodes else []
 
 
-def _wanted(
+def _wanted_fragment(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, task_types: Mapping[str, TaskType], trigger_ms: int
 ) -> WantedFragment:
     # A paused tail is in the fragment still, though its tasks may have left the estate: the slot that started the

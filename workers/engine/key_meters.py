@@ -27,5 +27,5 @@ def key_loads(broker: redis.Redis, writers: Mapping[str, Iterable[str]]) -> dict
         if text is not None and len(text) <= MOST_BYTES:  # and no more of what no writer of ours has told
             with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 counted.setdefault(reader, []).append(KeyCounts.of(json.loads(text)))
-    loads_by_reader = {reader: KeyLoads.together(counts) for reader, counts in counted.items()}
+    loads_by_reader = {reader: KeyLoads.of_writers(counts) for reader, counts in counted.items()}
     return {reader: loads for reader, loads in loads_by_reader.items() if loads is not None}

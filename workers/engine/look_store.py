@@ -54,14 +54,14 @@ TOO_LONG = LookState(
 
 def order(broker: redis.Redis, look: LookOrder, *, owner: str) -> None:
     """Let the node's agent look, in the place of what this owner looked at before."""
-    before = broker.set(_looking(owner), look.id, ex=LIVES_S, get=True)
+    before = broker.set(_look_of(owner), look.id, ex=LIVES_S, get=True)
     pipeline = broker.pipeline()
     if before is not None:
-        pipeline.delete(_asked(before.decode()))
+        pipeline.delete(_asked_key(before.decode()))
     pipeline.hset(key(look.id), mapping={
         "order": LOOK_ORDERS.dumps(look), "owner": owner, "state": LOOK_STATES.dumps(LookState(ORDERED))})
     pipeline.expire(key(look.id), LIVES_S)
-    pipeline.set(_asked(look.id), 1, ex=ASKED_S)
+    pipeline.set(_asked_key(look.id), 1, ex=ASKED_S)
     pipeline.rpush(_queue(look.node), look.id).expire(_queue(look.node), ORDER_LIVES_S)
     pipeline.execute()
 
@@ -78,7 +78,7 @@ def seen(broker: redis.Redis, look_id: str, *, owner: str) -> LookProgress | Non
     if state.state == ORDERED and left_s < LIVES_S - ORDER_LIVES_S:
         state = NOT_TAKEN
     if not state.is_over:
-        broker.set(_asked(look_id), 1, ex=ASKED_S)
+        broker.set(_asked_key(look_id), 1, ex=ASKED_S)
         if state.state != ORDERED:  # how long an order has waited is known by what is left of its life
             broker.expire(key(look_id), LIVES_S)
     types: dict[str, str | None] = {}
@@ -95,7 +95,7 @@ def cancel(broker: redis.Redis, look_id: str, *, owner: str) -> bool:
     ordered_by = broker.hget(key(look_id), "owner")
     if ordered_by is None or ordered_by.decode() != owner:
         return False
-    broker.delete(_asked(look_id), key(look_id))
+    broker.delete(_asked_key(look_id), key(look_id))
     return True
 
 
@@ -124,7 +124,7 @@ def take(broker: redis.Redis, node: str, *, wait_s: float) -> LookOrder | None:
 
 def is_asked(broker: redis.Redis, look_id: str) -> bool:
     """True where somebody still asks."""
-    return bool(broker.exists(_asked(look_id)))
+    return bool(broker.exists(_asked_key(look_id)))
 
 
 def state_of(broker: redis.Redis, look_id: str) -> LookState | None:
@@ -159,7 +159,7 @@ def _queue(node: str) -> str:
     return f"{PREFIX}looks:{node}"
 
 
-def _looking(owner: str) -> str:
+def _look_of(owner: str) -> str:
     return f"{PREFIX}looking:{owner}"
 
 
@@ -168,5 +168,5 @@ def key(look_id: str) -> str:
     return f"{PREFIX}look:{look_id}"
 
 
-def _asked(look_id: str) -> str:
+def _asked_key(look_id: str) -> str:
     return f"{key(look_id)}:asked"

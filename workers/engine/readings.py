@@ -51,7 +51,7 @@ class RateWindow:
         self._reports = Reports()
         self._read_at_s = self._counted_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
-        self._told: tuple[list[Fragment], Mapping[str, tuple[str, ...]], observed.Flows] | None = None
+        self._last_flows: tuple[list[Fragment], Mapping[str, tuple[str, ...]], observed.Flows] | None = None
 
     def read(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> EstateReading:
         """Reports and flows of all fragments of the estate, or the reports alone where it is asked for no fragment.
@@ -85,12 +85,12 @@ class RateWindow:
         over_s: float,
     ) -> observed.Flows:
         """The flows of these fragments by the newest reading: worked out once for all who ask about the same."""
-        if self._told is None or self._told[0] != fragments or self._told[1] != parents:
+        if self._last_flows is None or self._last_flows[0] != fragments or self._last_flows[1] != parents:
             growths = {name: self._tracks[name].growth() for name in names}
             flows = observed.flows_of(
                 growths, self._meters[-1], fragments, parents, over_s=over_s, before=self._latencies)
-            self._told = (fragments, dict(parents), flows)
-        return self._told[2]
+            self._last_flows = (fragments, dict(parents), flows)
+        return self._last_flows[2]
 
     def read_part(self, fragments: Sequence[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
         """Flows of some fragments since the oldest reading of the window that has all of them.
@@ -108,7 +108,7 @@ class RateWindow:
 
     def _count_anew(self, names: frozenset[str]) -> None:
         meters = observed.read_meters(self._broker, names, before=self._answers)
-        self._counted_at_s, self._names, self._told = self._monotonic_s(), names, None
+        self._counted_at_s, self._names, self._last_flows = self._monotonic_s(), names, None
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()
             self._tracks.clear()

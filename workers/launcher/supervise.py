@@ -234,7 +234,7 @@ class Supervisor:
             if child.killed_at_s is not None:
                 continue
             if child.process is not None and child.process.poll() is not None:
-                self._ended(child, now_s)
+                self._note_end(child, now_s)
             elif child.restart_at_s is not None and now_s >= child.restart_at_s:
                 try:
                     self._spawn(child)
@@ -246,7 +246,7 @@ class Supervisor:
             self._logs.bound()
             self._end_orphans()
 
-    def _ended(self, child: _Child, now_s: float) -> None:
+    def _note_end(self, child: _Child, now_s: float) -> None:
         assert child.process is not None
         kill_group(child.process)
         child.failures = 1 if now_s - child.started_s > HEALTHY_AFTER_S else child.failures + 1

@@ -227,7 +227,7 @@ def _first(state: list, value: Any) -> None:
         state.append(value)
 
 
-def _one(state: list, _: float) -> Any:
+def _single(state: list, _: float) -> Any:
     return state[0] if state else None
 
 
@@ -235,7 +235,7 @@ def _listed(kind: str) -> str:
     return f"array<{kind}>"
 
 
-def _same(kind: str) -> str:
+def _as_is(kind: str) -> str:
     return kind
 
 
@@ -244,14 +244,14 @@ INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
 _AS_THEY_ARE = frozenset(("", "double", "string"))
 _LOWEST, _HIGHEST = _better(min), _better(max)
 KINDS: dict[str, Kind] = {
-    "count": Kind(lambda: [0], _count, _sums_together, _one, lambda _: "bigint"),
+    "count": Kind(lambda: [0], _count, _sums_together, _single, lambda _: "bigint"),
     "sum": Kind(lambda: [0, 0], _total, _sums_together,
                 lambda state, _: state[1] if state[0] else None, _sum_type, True),
     "avg": Kind(lambda: [0, 0], _total, _sums_together,
                 lambda state, _: state[1] / state[0] if state[0] else None, _double, True, True),
-    "min": Kind(list, *_LOWEST, _one, _same), "max": Kind(list, *_HIGHEST, _one, _same),
-    "first": Kind(list, _first, lambda state, other: _first(state, other[0]) if other else None, _one, _same),
-    "last": Kind(list, _put, lambda state, other: _put(state, other[0]) if other else None, _one, _same),
+    "min": Kind(list, *_LOWEST, _single, _as_is), "max": Kind(list, *_HIGHEST, _single, _as_is),
+    "first": Kind(list, _first, lambda state, other: _first(state, other[0]) if other else None, _single, _as_is),
+    "last": Kind(list, _put, lambda state, other: _put(state, other[0]) if other else None, _single, _as_is),
     "stddev": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _deviation, _double, True, True),
     "variance": Kind(lambda: [0, 0.0, 0.0], _moments, _moments_together, _variance, _double, True, True),
     "median": Kind(list, list.append, list.extend, _at_share, _double, True, True),

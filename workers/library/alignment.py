@@ -87,14 +87,14 @@ class Alignment:
                 continue  # its number was given up
             waiting[side].append([seq, time, born, text])
             if all(waiting):
-                out.append(self._taken(state))
+                out.append(self._take_next(state))
             elif len(waiting[side]) > self.most:
-                incomplete = self._taken(state)
+                incomplete = self._take_next(state)
                 if self.emits:
                     out.append(incomplete)
         return out
 
-    def _taken(self, state: dict) -> tuple:
+    def _take_next(self, state: dict) -> tuple:
         """The events of the next number, which wait no longer."""
         state["next"] += 1
         heads = [queue.pop(0) if queue else None for queue in state["waiting"]]

@@ -162,7 +162,7 @@ class PostgresqlDatabase:
     def rows(self, query: str, values: Mapping[str, Any], *, most: int) -> list[tuple]:
         """The first rows of a query, in a transaction of its own."""
         try:
-            return self._asked(query, values, most)
+            return self._fetch_rows(query, values, most)
         except self._too_large as error:  # opening it anew would not help
             raise LookupError(str(error)) from None
         except self._psycopg.Error as error:
@@ -170,7 +170,7 @@ class PostgresqlDatabase:
                 raise ConnectionError("the connection was lost") from None
             raise LookupError(error.diag.message_primary or type(error).__name__) from None
 
-    def _asked(self, query: str, values: Mapping[str, Any], most: int) -> list[tuple]:
+    def _fetch_rows(self, query: str, values: Mapping[str, Any], most: int) -> list[tuple]:
         connection = self._connection
         try:
             with connection.pipeline():  # in one go, and always by the extended protocol

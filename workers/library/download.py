@@ -19,7 +19,7 @@ from .columns import STREAM
 from .config import InvalidConfig, settings
 from .http import line_to, require_allowed, target_of
 from .outbound import Line, TooLate, Unanswered, WrongAddress
-from .outside import ON_ERROR, PATIENCE, NotAnswered, asked
+from .outside import ON_ERROR, PATIENCE, NotAnswered, with_answers
 from .spark_text import columns_ddl
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def http_get(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         text = body.decode("utf-8", "replace") if keep == "text" else hashlib.sha256(body).hexdigest()
         return [(text, len(body), status)]
 
-    return asked(
+    return with_answers(
         inputs, task_type="http_get", reads=list(dict.fromkeys(_PLACE.findall(url))), ask=ask,
         adds=columns_ddl({into: "string", f"{into}_bytes": "bigint", f"{into}_status": "int"}),
         nothing=(None, None, None),

@@ -86,7 +86,7 @@ def first_document(first: FirstDataflow) -> dict[str, Any]:
     elif first.work.kind == AVERAGE:
         tasks.append({"id": "average", "type": "window", "config": _average(first)})
     elif first.work.kind != AS_IS:
-        raise _refused("work", f"“{first.work.kind[:40]}” is nothing that is done first.", "Choose one of the three.")
+        raise _refusal("work", f"“{first.work.kind[:40]}” is nothing that is done first.", "Choose one of the three.")
     tasks.append({"id": "out", "type": first.target_type, "config": dict(first.target)})
     ids = [task["id"] for task in tasks]
     return {
@@ -102,7 +102,7 @@ def _declared(first: FirstDataflow) -> dict[str, Any]:
             fields.setdefault(column.path[0], "string")
     when = first.source.get("time_field")
     if when and when not in fields and fields:
-        raise _refused("time_field", f"The events' time is to be {when}, which is no column.",
+        raise _refusal("time_field", f"The events' time is to be {when}, which is no column.",
                        "Take that column, too, or choose the time of arrival.")
     columns = [name if kind == "string" else f"{name}:{kind}" for name, kind in fields.items()]
     try:
@@ -110,7 +110,7 @@ def _declared(first: FirstDataflow) -> dict[str, Any]:
         for column in first.columns:  # also those that are taken out of a field
             typed_columns([f"value:{column.type}"])
     except InvalidConfig as error:
-        raise _refused("columns", error.message, error.remedy) from None
+        raise _refusal("columns", error.message, error.remedy) from None
     return {"columns": columns} if columns else {}
 
 
@@ -131,15 +131,15 @@ def _taken_apart(columns: Sequence[OwnColumn]) -> str:
 
 
 def _filter(first: FirstDataflow) -> str:
-    work, column = first.work, _wanted(first, first.work.column, "filter_column")
+    work, column = first.work, _column_named(first, first.work.column, "filter_column")
     if work.comparison not in COMPARISONS:
-        raise _refused("comparison", "There is no such comparison.", "Choose one from the list.")
+        raise _refusal("comparison", "There is no such comparison.", "Choose one from the list.")
     if work.comparison in ("there", "missing"):
         null = exp.Is(this=_column(column.name), expression=exp.Null())
         condition: exp.Expression = null if work.comparison == "missing" else exp.Not(this=null)
     elif work.comparison == "contains":
         if column.type != "string":
-            raise _refused("comparison", f"{column.name} is {column.type}, and only text contains something.",
+            raise _refusal("comparison", f"{column.name} is {column.type}, and only text contains something.",
                            "Choose another comparison.")
         condition = exp.Anonymous(
             this="contains", expressions=[_column(column.name), exp.Literal.string(work.value)])
@@ -151,7 +151,7 @@ def _filter(first: FirstDataflow) -> str:
 def _value(column: OwnColumn, text: str) -> exp.Expression:
     """A value that somebody wrote, as one of the column's type."""
     text = text.strip() if column.type != "string" else text
-    wrong = _refused("filter_value", f"“{text[:80]}” is no {column.type}, as {column.name} is.", "Write one.")
+    wrong = _refusal("filter_value", f"“{text[:80]}” is no {column.type}, as {column.name} is.", "Write one.")
     if column.is_number:
         if not _NUMBER.fullmatch(text):
             raise wrong
@@ -168,25 +168,25 @@ def _value(column: OwnColumn, text: str) -> exp.Expression:
             raise wrong from None
         return exp.Cast(this=exp.Literal.string(moment.isoformat()), to=exp.DataType.build("timestamp"))
     if column.type == "binary":
-        raise _refused("filter_column", f"{column.name} is binary, which is not compared.", "Choose another column.")
+        raise _refusal("filter_column", f"{column.name} is binary, which is not compared.", "Choose another column.")
     return exp.Literal.string(text)
 
 
 def _average(first: FirstDataflow) -> dict[str, Any]:
-    work, column = first.work, _wanted(first, first.work.column, "average_column")
+    work, column = first.work, _column_named(first, first.work.column, "average_column")
     if not column.is_number:
-        raise _refused("average_column", f"{column.name} is {column.type}, which has no average.",
+        raise _refusal("average_column", f"{column.name} is {column.type}, which has no average.",
                        "Choose a column of numbers, or give this one another type.")
-    by = {"by": [_wanted(first, work.by, "by").name]} if work.by else {}
+    by = {"by": [_column_named(first, work.by, "by").name]} if work.by else {}
     return {**by, "size": work.size, "aggregates": [f"{column.name}=avg({column.name})", "events=count(*)"]}
 
 
-def _wanted(first: FirstDataflow, name: str, answer: str) -> OwnColumn:
+def _column_named(first: FirstDataflow, name: str, answer: str) -> OwnColumn:
     columns = first.columns or (OwnColumn("value"),)
     for column in columns:
         if column.name == name:
             return column
-    raise _refused(answer, f"There is no column {name[:80]}." if name else "No column is chosen.",
+    raise _refusal(answer, f"There is no column {name[:80]}." if name else "No column is chosen.",
                    f"Choose one of {', '.join(column.name for column in columns)[:200]}.")
 
 
@@ -211,5 +211,5 @@ def _written(query: exp.Select) -> str:
     return query.sql(dialect=Dialect, normalize_functions=False)
 
 
-def _refused(answer: str, message: str, remedy: str) -> InvalidConfig:
+def _refusal(answer: str, message: str, remedy: str) -> InvalidConfig:
     return InvalidConfig(message, remedy=remedy, answer=answer)

@@ -86,7 +86,7 @@ class Learner:
         """
         at = min(time, born)  # an event of the future would put off all that is due by then
         out = self._on_time(state, at) if self.period else []
-        if _known(target) and all(_known(value) for value in features):
+        if _is_known(target) and all(_is_known(value) for value in features):
             state["rows"].append([at, target, *features])
             del state["rows"][: -self.window]
             state["new"] += 1
@@ -238,7 +238,7 @@ def predicted_by(
     lacking = [name for name in model["features"] if name not in by_name]
     if lacking:
         return None, model["version"], f"the model reads {', '.join(lacking)}, which is none of the features"
-    missing = [name for name in model["features"] if not _known(by_name[name])]
+    missing = [name for name in model["features"] if not _is_known(by_name[name])]
     if missing:
         return None, model["version"], f"{', '.join(missing)} is missing"
     return apply(model, [by_name[name] for name in model["features"]]), model["version"], problem
@@ -272,5 +272,5 @@ class ErrorEstimator:
                  sum(state["errors"]) / len(state["errors"]))]
 
 
-def _known(value: float | str | None) -> bool:
+def _is_known(value: float | str | None) -> bool:
     return value is not None and (isinstance(value, str) or isfinite(value))

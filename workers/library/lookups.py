@@ -23,7 +23,7 @@ from .columns import require_scalar, typed_columns
 from .config import InvalidConfig, settings
 from .databases import DatabaseLocation, locate, open_database
 from .files import replay_path
-from .outside import NotAnswered, asked, typed
+from .outside import NotAnswered, typed, with_answers
 from .spark_text import columns_ddl
 from .sql import require_reading
 
@@ -90,7 +90,7 @@ def lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         tuple(columns.items()))
     ask = partial(row_of, source=source, on=tuple(on), refresh_s=float(values["refresh"]),
                   drops=values["missing"] == "drop")
-    return asked(
+    return with_answers(
         inputs, task_type="lookup", reads=list(on), ask=ask, nothing=(None,) * len(columns), on_error="fail",
         adds=columns_ddl(columns))
 

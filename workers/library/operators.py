@@ -127,7 +127,7 @@ def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     values = settings(DEDUPLICATE, config)
     by, columns = list(values["by"]), [name for name in inputs.columns if name not in (*STREAM, TOLD)]
     require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
-    whole = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), packed(columns).alias("_whole"))
+    whole = inputs.select(*STREAM, *_extras(inputs), key_text(inputs, by).alias("_of"), packed(columns).alias("_whole"))
     fold = Deduplicated(milliseconds(values["within"]), milliseconds(values["ahead"]))
     passed = fold_stream(whole, fold, by=[], reads=["_of", "_time", "_seq", "_born"], kept=[*STREAM, "_whole"],
                          added="")
@@ -153,7 +153,7 @@ def passed_columns(inputs: Columns) -> Columns:
     return Columns({**STREAM_TYPES, **columns}, inputs.complete)
 
 
-def _told(inputs: DataFrame) -> list[str]:
+def _extras(inputs: DataFrame) -> list[str]:
     """What a part of a stream has beside the stream's columns."""
     return [TOLD] if TOLD in inputs.columns else []
 
@@ -178,7 +178,7 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     key_kinds = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
     keys = {f"_k{index}": key_value(inputs, name).cast(key_kinds[name]) for index, name in enumerate(by)}
     ends = {f"_ends{index}": F.col(name) for index, name in enumerate(landmark)}
-    selected = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), *[
+    selected = inputs.select(*STREAM, *_extras(inputs), key_text(inputs, by).alias("_of"), *[
         column.alias(name) for name, column in {**ends, **keys, **read}.items()])
     key_types = columns_ddl(key_kinds)
     results = columns_ddl({aggregate.name: aggregate.type for aggregate in aggregates})

@@ -112,7 +112,7 @@ class Line:
             else http.client.HTTPConnection(host, port))
         # The hook of http.client by which a connection is made: the name was resolved and checked already.
         self._connection._create_connection = self._connected  # type: ignore[attr-defined]
-        self._kept: socket.socket | None = None
+        self._socket_copy: socket.socket | None = None
         self._until_s = 0.0
         self._is_late = False
 
@@ -166,14 +166,14 @@ class Line:
     def close(self) -> None:
         """Let the connection go; the next question makes another."""
         self._connection.close()
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        if self._socket_copy is not None:
+            self._socket_copy.close()
+            self._socket_copy = None
 
     def _cut(self) -> None:
         """The deadline: whoever waits for the other side hears that it has ended."""
         self._is_late = True
-        handle = self._kept
+        handle = self._socket_copy
         with suppress(OSError):
             if handle is not None:
                 handle.shutdown(socket.SHUT_RDWR)
@@ -182,7 +182,7 @@ class Line:
         address = self._address()
         made = socket.create_connection((address, self._port), timeout=max(0.001, self._until_s - time.monotonic()))
         made.settimeout(max(0.001, self._until_s - time.monotonic()))
-        self._kept = made.dup()  # the connection itself may be TLS's by the time that it is cut
+        self._socket_copy = made.dup()  # the connection itself may be TLS's by the time that it is cut
         if self._is_late:
             made.close()
             raise TimeoutError

@@ -34,7 +34,7 @@ class NotAnswered(Exception):
     """The other side gave no answer for an event."""
 
 
-def asked(
+def with_answers(
     inputs: DataFrame, *, task_type: str, reads: Sequence[str], adds: str,
     ask: Callable[[Mapping[str, Any]], Answers], nothing: tuple, on_error: str,
 ) -> DataFrame:

@@ -19,33 +19,33 @@ class StoredMapping(MutableMapping[str, Any]):
     """
 
     def __init__(self, batch: StoreTransaction, owner: str, part: str, moment: Moment) -> None:
-        self._batch, self._of, self._moment = batch, (owner, part), moment
-        self._known: dict[str, Any] = {}  # what it is now, where it was asked for
-        self._gone: set[str] = set()
-        self._before: dict[str, tuple[int | None, str] | None] = {}
+        self._batch, self._owner_part, self._moment = batch, (owner, part), moment
+        self._values: dict[str, Any] = {}  # what it is now, where it was asked for
+        self._deleted_members: set[str] = set()
+        self._stored_rows: dict[str, tuple[int | None, str] | None] = {}
 
     def __getitem__(self, member: str) -> Any:
         if not self._load(member):
             raise KeyError(member)
-        return self._known[member]
+        return self._values[member]
 
     def __setitem__(self, member: str, value: Any) -> None:
         self._load(member)
-        self._known[member] = value
-        self._gone.discard(member)
+        self._values[member] = value
+        self._deleted_members.discard(member)
 
     def __delitem__(self, member: str) -> None:
         if not self._load(member):
             raise KeyError(member)
-        del self._known[member]
-        self._gone.add(member)
+        del self._values[member]
+        self._deleted_members.add(member)
 
     def __contains__(self, member: object) -> bool:
         return isinstance(member, str) and self._load(member)
 
     def __iter__(self) -> Iterator[str]:
-        stored = list(self._batch.members(*self._of))
-        yield from [*(member for member in stored if member not in self._before), *self._known]
+        stored = list(self._batch.members(*self._owner_part))
+        yield from [*(member for member in stored if member not in self._stored_rows), *self._values]
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -57,28 +57,28 @@ class StoredMapping(MutableMapping[str, Any]):
 
     def due(self, upto: int) -> list[str]:
         """The entries that are due then, or before."""
-        stored = [member for member in self._batch.due(*self._of, upto) if member not in self._before]
-        moments = ((member, self._moment(value)) for member, value in self._known.items())
+        stored = [member for member in self._batch.due(*self._owner_part, upto) if member not in self._stored_rows]
+        moments = ((member, self._moment(value)) for member, value in self._values.items())
         return [*stored, *(member for member, moment in moments if moment is not None and moment <= upto)]
 
     def soonest(self, *, after: int | None = None, where: Callable[[Any], bool] | None = None) -> int | None:
         """The time at which the first of them is due, as `soonest` has it; None where none will be."""
-        stored = next((due for member, due in self._batch.soonest(*self._of, after=after)
-                       if member not in self._before and (where is None or where(self._peek(member)))), None)
-        in_memory = _soonest(self._known.values(), self._moment, after, where)
+        stored = next((due for member, due in self._batch.soonest(*self._owner_part, after=after)
+                       if member not in self._stored_rows and (where is None or where(self._peek(member)))), None)
+        in_memory = _soonest(self._values.values(), self._moment, after, where)
         return min((moment for moment in (stored, in_memory) if moment is not None), default=None)
 
     def _peek(self, member: str) -> Any:
         """A stored entry that is looked at and not kept."""
-        row = self._batch.read(*self._of, member)
+        row = self._batch.read(*self._owner_part, member)
         return None if row is None else json.loads(row[1])
 
     def save(self) -> None:
         """Write what is other than it was."""
-        for member, before in self._before.items():
-            row = (*self._of, member)
-            if member in self._known:
-                value = self._known[member]
+        for member, before in self._stored_rows.items():
+            row = (*self._owner_part, member)
+            if member in self._values:
+                value = self._values[member]
                 text, due = packed(value), self._moment(value)
                 if before != (due, text):
                     self._batch.write(row, text, due=due, before=before)
@@ -86,11 +86,11 @@ class StoredMapping(MutableMapping[str, Any]):
                 self._batch.write(row, None, due=None, before=before)
 
     def _load(self, member: str) -> bool:
-        if member not in self._before:
-            self._before[member] = before = self._batch.read(*self._of, member)
+        if member not in self._stored_rows:
+            self._stored_rows[member] = before = self._batch.read(*self._owner_part, member)
             if before is not None:
-                self._known[member] = json.loads(before[1])
-        return member in self._known
+                self._values[member] = json.loads(before[1])
+        return member in self._values
 
 
 class States:
@@ -98,18 +98,18 @@ class States:
 
     def __init__(self, batch: StoreTransaction, parts: Parts) -> None:
         self._batch, self._parts = batch, parts
-        self._known: dict[str, Any] = {}
-        self._before: dict[str, tuple[int | None, str] | None] = {}
+        self._states: dict[str, Any] = {}
+        self._stored_rows: dict[str, tuple[int | None, str] | None] = {}
 
     def get(self, key: str) -> Any:
         """A key's state; None where it has none."""
-        if key not in self._before:
-            self._before[key] = before = self._batch.read(key)
+        if key not in self._stored_rows:
+            self._stored_rows[key] = before = self._batch.read(key)
             if before is not None:
-                state = self._known[key] = json.loads(before[1])
+                state = self._states[key] = json.loads(before[1])
                 for part, moment in self._parts.items():
                     state[part] = StoredMapping(self._batch, key, part, moment)
-        return self._known.get(key)
+        return self._states.get(key)
 
     def __setitem__(self, key: str, state: Any) -> None:
         self.get(key)
@@ -119,15 +119,15 @@ class States:
                 pieces.clear()
                 pieces.update(entries)
                 state[part] = pieces
-        self._known[key] = state
+        self._states[key] = state
 
     def save(self) -> None:
         """Write what is other than it was."""
-        for key, state in self._known.items():
+        for key, state in self._states.items():
             for part in self._parts:
                 state[part].save()
             text = packed({**state, **{part: {} for part in self._parts}} if self._parts else state)
-            before = self._before[key]
+            before = self._stored_rows[key]
             if before is None or before[1] != text:
                 self._batch.write((key, "", ""), text, due=None, before=before)
 

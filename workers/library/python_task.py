@@ -125,7 +125,7 @@ def python_by_key_check(config: Mapping[str, Any]) -> None:
 
 def python_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The columns that the config declares."""
-    return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
+    return Columns.stream(_output_columns(typed_columns(values["columns"]), values["on_error"]))
 
 
 def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
@@ -139,10 +139,10 @@ def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns
                 f"The column {name} is {kind}; a function with keys takes single values.",
                 remedy="Leave it out of “reads”, or take values out of it in a sql task before.",
                 parameter="reads" if values["reads"] else "", value=name, column=name, type=kind)
-    return Columns.stream(_given(typed_columns(values["columns"]), values["on_error"]))
+    return Columns.stream(_output_columns(typed_columns(values["columns"]), values["on_error"]))
 
 
-def _given(columns: Mapping[str, str], on_error: str) -> dict[str, str]:
+def _output_columns(columns: Mapping[str, str], on_error: str) -> dict[str, str]:
     """What comes out besides Weir's own: what is declared, and where errors are marked, why there is no result."""
     return {**columns, **({PROBLEM: "string"} if on_error == MARK else {})}
 
@@ -156,13 +156,13 @@ def _stateless(
 ) -> DataFrame:
     from pyspark.sql.types import StructType
 
-    output_columns = _given(columns, on_error)
+    output_columns = _output_columns(columns, on_error)
 
     produced = StructType.fromDDL(columns_ddl({**dict.fromkeys(STREAM, "bigint"), **output_columns}))
     prints = TaskPrints.of_what_is_built()
 
     def work(table: pa.Table) -> pa.Table:
-        with prints.told():
+        with prints.attributed():
             return checked(call(function, table, dict(arguments)), columns, function)
 
     def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -189,12 +189,12 @@ def _keyed(
     kinds = {name: inputs.schema[name].dataType.simpleString() for name in reads}
     selected = [*(F.col(name) for name in STREAM), *(_as_text(name, kind) for name, kind in kinds.items())]
     text_kinds = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
-            for name, kind in {**dict.fromkeys(STREAM, "bigint"), **_given(columns, on_error)}.items()}
+            for name, kind in {**dict.fromkeys(STREAM, "bigint"), **_output_columns(columns, on_error)}.items()}
 
     prints = TaskPrints.of_what_is_built()
 
     def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[Sequence]:
-        with prints.told():
+        with prints.attributed():
             return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
                                  on_error=on_error)
 
@@ -261,7 +261,7 @@ def called_by_key(
             return result
 
         result = pa.concat_tables([
-            complete(part, _given(columns, on_error))
+            complete(part, _output_columns(columns, on_error))
             for part in results_of(table, work, function=function, on_error=on_error)])
         values = [result.column(name) for name in result.column_names]
         lists = [(column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
@@ -269,7 +269,7 @@ def called_by_key(
         for row in zip(*lists, strict=True):
             rows.append((places[row[0]], row))
     rows.sort(key=lambda row: row[0])  # stable: results of one event stay in their order
-    return _held([row for _, row in rows], list(_given(columns, on_error).values()))
+    return _fold_columns([row for _, row in rows], list(_output_columns(columns, on_error).values()))
 
 
 def _of_events(result: pa.Table, events: pa.Table, function: str) -> pa.Table:
@@ -311,7 +311,7 @@ def _state(state: Any, function: str) -> Any:
     return json.loads(text)  # what a restart would make of it
 
 
-def _held(rows: Sequence[tuple], kinds: Sequence[str]) -> list[list]:
+def _fold_columns(rows: Sequence[tuple], kinds: Sequence[str]) -> list[list]:
     """The columns of rows as a fold gives them: whole numbers, decimals, times and bytes as text."""
     def as_text(value: Any) -> str:
         return str(json_ready(value))

@@ -184,7 +184,7 @@ def fold_stream(
     ddl = ", ".join(part for part in (columns_ddl({name: types[name] for name in kept}), added) if part)
     kept, reads = tuple(kept), tuple(reads)
     tells, idle_ms = hasattr(fold, "late"), getattr(fold, "idle", None)
-    nobody = _nobody(ddl) if tells else ()
+    nobody = _empty_values(ddl) if tells else ()
 
     def work(states: StatesByKey, frame: pd.DataFrame | Mapping[str, list] | None) -> Sequence[list]:
         before = _late(fold, states) if tells else 0
@@ -209,7 +209,7 @@ def _late(fold: Any, states: StatesByKey) -> int:
     return 0 if state is None else fold.late(state)
 
 
-def _nobody(ddl: str) -> tuple:
+def _empty_values(ddl: str) -> tuple:
     """The values of a row that is no event; whole numbers must not be missing, for pandas would make doubles of all."""
     from pyspark.sql.types import LongType, StructType
 

@@ -96,7 +96,7 @@ def switched_states(
     if not folds:
         raise NotOneFold("None of the alternates has a fold.")
     while folds:
-        folded, made = _together(head, again, folds, [*ways], both_of or one_of, working, begins=begins)
+        folded, made = _joint_fold(head, again, folds, [*ways], both_of or one_of, working, begins=begins)
         head, again = headed(apply_fold(folded))
         folds = _next_folds(walks, {
             name: again.where(F.col(ALTERNATE) == name).select(
@@ -111,7 +111,7 @@ def switched_states(
 def one_task(build: Build) -> Way:
     """The walk through an alternate of one task, with a fold or without."""
     def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
-        made, fold = _tried(build, events)
+        made, fold = _result_and_fold(build, events)
         return made if fold is None else _around(build, events, (yield fold))
 
     return way
@@ -148,7 +148,7 @@ def _next_folds(
     return folds
 
 
-def _together(
+def _joint_fold(
     head: DataFrame, again: DataFrame, folds: Mapping[str, FoldedStream], names: Sequence[str], both_of: Choice,
     working: Callable[[DataFrame], Column], *, begins: bool,
 ) -> tuple[FoldedStream, dict[str, dict[str, StructField]]]:
@@ -180,7 +180,7 @@ def _together(
         name: _renamed(fold.work, name, {field.name: column for column, field in inputs[name].items()},
                        [whole.index(field.name) for field in made[name].values()], len(whole))
         for name, fold in folds.items()}
-    works[_FIRST] = _passing(len(whole))
+    works[_FIRST] = _pass_first(len(whole))
     parts = {name: fold.parts for name, fold in folds.items()}
     keep = _KeepsFresh(parts) if begins else None
     return FoldedStream(
@@ -195,13 +195,13 @@ def fold_of(build: Build, events: DataFrame) -> FoldedStream:
     NotOneFold
         There is none, or another one behind it.
     """
-    fold = _tried(build, events)[1]
+    fold = _result_and_fold(build, events)[1]
     if fold is None:
         raise NotOneFold("An alternate with state has a fold, and this one has none.")
     return fold
 
 
-def _tried(build: Build, events: DataFrame) -> tuple[DataFrame, FoldedStream | None]:
+def _result_and_fold(build: Build, events: DataFrame) -> tuple[DataFrame, FoldedStream | None]:
     """What a function makes of a stream, and its fold, if it has one: then without what that makes."""
     from pyspark.sql import functions as F
 
@@ -270,23 +270,23 @@ class FreshStates:
 
     def __init__(self, text: str, location: StoreLocation | None, parts: Mapping[str, Parts]) -> None:
         self._text, self._location, self._parts = text, location, parts
-        self._kept: Keeping | None = None
+        self._keeping: Keeping | None = None
         self._warm: Keeping | None = None
         self._working = ""
         self.states = self
 
     def of(self, name: str, at_work: str) -> StatesByKey:
         """An alternate's states while these alternates work: none where those that are kept are others'."""
-        if self._kept is None or at_work != self._working:
+        if self._keeping is None or at_work != self._working:
             self._begin(on_of(at_work), warming_of(at_work))
             self._working = at_work
         is_warming = name != on_of(at_work) and self._warm is not None
-        return (self._warm if is_warming else self._kept).states
+        return (self._warm if is_warming else self._keeping).states
 
     def _begin(self, on: str, warming: str) -> None:
         self._set_aside()
         parts = self._parts.get(on, {})
-        during = self._kept or keeping(self._text, self._location, parts)
+        during = self._keeping or keeping(self._text, self._location, parts)
         owner, warm = during.states.get(_ON), during.states.get(_WARM) or {"name": ""}
         if owner is None or owner["name"] != on:
             if owner is not None:
@@ -294,7 +294,7 @@ class FreshStates:
                 # As a text, however long: to make a store would remove the one that a repeated batch begins with.
                 during = KeptAsText(warm["states"] if warm["name"] == on else NOTHING, None, parts)
             during.states[_ON] = _note(parts, name=on)
-        self._kept = during
+        self._keeping = during
         if warming:
             text = warm["states"] if warm["name"] == warming else NOTHING
             self._warm = KeptAsText(text, None, self._parts.get(warming, {}))
@@ -303,20 +303,20 @@ class FreshStates:
 
     def _set_aside(self) -> None:
         """Keep the states of the one that warms up among those of the one that is on."""
-        if self._kept is not None and self._warm is not None:
-            self._kept.states[_WARM] = _note(
+        if self._keeping is not None and self._warm is not None:
+            self._keeping.states[_WARM] = _note(
                 self._parts.get(on_of(self._working), {}), name=warming_of(self._working), states=self._warm.save())
             self._warm = None
 
     def save(self) -> str:
         """As `Keeping` has it."""
         self._set_aside()
-        return self._text if self._kept is None else self._kept.save()
+        return self._text if self._keeping is None else self._keeping.save()
 
     def close(self) -> None:
         """As `Keeping` has it."""
-        if self._kept is not None:
-            self._kept.close()
+        if self._keeping is not None:
+            self._keeping.close()
 
 
 def _note(parts: Parts, **values: str) -> dict[str, Any]:
@@ -338,7 +338,7 @@ def _own_names(columns: StructType, index: int) -> dict[str, StructField]:
         field.name: StructField(f"{index}_{field.name}", field.dataType) for field in columns if field.name != "_key"}
 
 
-def _passing(width: int) -> Work:
+def _pass_first(width: int) -> Work:
     """Lets the first event of a batch go by: so many columns, of which the last says what it is."""
     return lambda states, frame: [*[[None]] * (width - 1), [_FIRST]]
 

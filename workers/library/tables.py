@@ -18,7 +18,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import typed_columns
 from .config import InvalidConfig, settings
 from .databases import Database, DatabaseLocation, locate, open_database
-from .outside import ON_ERROR, PATIENCE, NotAnswered, asked, typed
+from .outside import ON_ERROR, PATIENCE, NotAnswered, typed, with_answers
 from .spark_text import columns_ddl
 from .sql import require_reading
 
@@ -88,7 +88,7 @@ def sql_lookup(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         look_up, location=locate(values["database"]), query=query, kinds=tuple(columns.values()),
         first=values["rows"] == "first", patience_s=float(values["patience"]),
     )
-    return asked(
+    return with_answers(
         inputs, task_type="sql_lookup", reads=list(dict.fromkeys(query.names)), ask=ask,
         adds=columns_ddl(columns), nothing=nothing,
         on_error=values["on_error"],

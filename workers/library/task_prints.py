@@ -32,7 +32,7 @@ class TaskPrints:
         return cls(task_being_built(), query_being_built())
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def attributed(self) -> Iterator[None]:
         """Attribute to the task what is printed meanwhile: ``info`` on standard output, ``warning`` on standard
         error."""
         out, err = _Lines(self, "info"), _Lines(self, "warning")

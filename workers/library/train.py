@@ -21,7 +21,7 @@ from .learning import NEURONS, ErrorEstimator, Learner, Predictor
 from .model_store import ModelName, StoredVersion, broker_url, connected, store_version
 from .models import CLASSIFIERS, KINDS, LINEAR, MOST_FEATURES, MOST_NEURONS
 from .operators import milliseconds
-from .outside import asked
+from .outside import with_answers
 from .predicting import StoredModel, predict_stored
 from .state import fold_stream, task_being_built
 from .watermarks import STREAM_NUMBER
@@ -240,7 +240,7 @@ def _predicted_by_stored(
     model = ModelName(name[TEAM], name[NAME]) if is_owned(name) else ModelName("", str(name))
     source = StoredModel(model, values["version"] or "", values["kind"], float(values["refresh"]), broker_url())
     ask = predict_stored(source, tuple(features), drops=values["unpredicted"] == "drop")
-    predicted = asked(inputs.withColumns(columns), task_type="predict", reads=list(columns), adds=adds, ask=ask,
+    predicted = with_answers(inputs.withColumns(columns), task_type="predict", reads=list(columns), adds=adds, ask=ask,
                       nothing=(None, None, None), on_error="fail")
     return predicted.drop(*columns)
 

@@ -50,7 +50,7 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     if take_back_failed() is not None:
         return None
     nodes = list(NodeRow.objects.exclude(draining_since=None).order_by("draining_since").values_list("name", flat=True))
-    lost = _lost(at)
+    lost = _lost_nodes(at)
     nodes = list(dict.fromkeys((*lost, *nodes)))
     if not nodes or Proposal.objects.under_way().exists():
         return None
@@ -62,7 +62,7 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     return None
 
 
-def _lost(at: datetime) -> tuple[str, ...]:
+def _lost_nodes(at: datetime) -> tuple[str, ...]:
     """The nodes of which nothing is heard and whose queries have copies of their state elsewhere: they go on there.
 
     While the broker is away there are none.
@@ -125,9 +125,9 @@ def _propose(outgoing: Outgoing, *, node: str, lost: Collection[str], at: dateti
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
         if silent_nodes().filter(name=node).exists():
             options[FROM_COPY] = True
-            options[OTHERS] = {query.bundle.id: query.slot for query in _others(outgoing, leaving)}
+            options[OTHERS] = {query.bundle.id: query.slot for query in _fellows(outgoing, leaving)}
             options[BUNDLES] = {
-                query.bundle.id: query.fragment.id for query in _others(outgoing, leaving) if query.fragment.divided}
+                query.bundle.id: query.fragment.id for query in _fellows(outgoing, leaving) if query.fragment.divided}
             options["why"] = f"{node} does not report. " + (
                 "Its queries continue from copies of their state. No output changes." if options[OTHERS] else
                 f"The query continues from the copy of its state on {node_of(outgoing.slot)}. No output changes.")
@@ -142,7 +142,7 @@ def _propose(outgoing: Outgoing, *, node: str, lost: Collection[str], at: dateti
         return proposal
 
 
-def _others(first: Outgoing, leaving: Iterable[Outgoing]) -> list[Outgoing]:
+def _fellows(first: Outgoing, leaving: Iterable[Outgoing]) -> list[Outgoing]:
     """The queries that go on from copies by the same plan as one of them; where teams are apart, of its team alone."""
     team = first.fragment.team if current_estate().teams_apart else None
     return [

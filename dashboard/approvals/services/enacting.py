@@ -256,7 +256,7 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
             return proposal
         plan = plan_of(record)
         begun = proposal.approved_at if before != ROLLING_BACK else None
-        earlier, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, begun=begun, at=at)
+        earlier, noted = proposal.progress, _progress(plan, progress, since=proposal.progress, begun=begun, at=at)
         proposal.progress = noted
         after = _status_after(before, plan, noted, at)
         if after == before:
@@ -288,7 +288,7 @@ def drop_left_bundles(*, left_bundles: Collection[str]) -> list[str]:
         return dropped
 
 
-def _noted(
+def _progress(
     plan: Plan, progress: PlanProgress, *, since: Mapping, begun: datetime | None, at: datetime
 ) -> dict:
     """Steps in force, in the plan's order, for each failing fragment its cause and since when it fails, and how many

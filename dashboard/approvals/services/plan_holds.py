@@ -55,7 +55,7 @@ def enact_if_open(
 
 def is_any_held() -> bool:
     """True if a plan was approved and held."""
-    return _held().exists()
+    return _held_proposals().exists()
 
 
 def enact_held(*, at: datetime) -> list[UUID]:
@@ -65,7 +65,7 @@ def enact_held(*, at: datetime) -> list[UUID]:
     that other teams share by now.
     """
     enacted = []
-    for proposal_id in _held().values_list("pk", flat=True):
+    for proposal_id in _held_proposals().values_list("pk", flat=True):
         try:
             if _enact_one_held(proposal_id, at=at):
                 enacted.append(proposal_id)
@@ -76,7 +76,7 @@ def enact_held(*, at: datetime) -> list[UUID]:
     return enacted
 
 
-def _held() -> QuerySet[Proposal]:
+def _held_proposals() -> QuerySet[Proposal]:
     return Proposal.objects.filter(status=PENDING, held__isnull=False)
 
 

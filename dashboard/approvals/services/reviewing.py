@@ -123,7 +123,7 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
         if not _clean(comment):
             raise BadInput(
                 "A rejection needs a comment.", remedy="Say what would have to change.", parameter="comment")
-        team = next((team for team, role in _asked(asks_of(proposal)) if permissions.may_approve_for(
+        team = next((team for team, role in _approvers(asks_of(proposal)) if permissions.may_approve_for(
             viewer, proposal, team, role=role)), None)
         if team is None:
             raise _not_a_reviewer(viewer, proposal)
@@ -171,7 +171,7 @@ def _teams_to_approve_for(
     viewer: Viewer, proposal: Proposal, demands: Mapping[Ask, DemandStatus]
 ) -> list[Team]:
     may = [
-        team for team, role in _asked(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
+        team for team, role in _approvers(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
     met = {ask.team_id: status for ask, status in demands.items()}
@@ -185,7 +185,7 @@ def _teams_to_approve_for(
     return teams
 
 
-def _asked(asks: Iterable[Ask]) -> list[tuple[Team, Role]]:
+def _approvers(asks: Iterable[Ask]) -> list[tuple[Team, Role]]:
     """The teams that have to approve, each with the role that it demands."""
     return [(ask.team, ROLES[ask.role]) for ask in asks if ask.approvals]
 

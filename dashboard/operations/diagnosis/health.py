@@ -67,7 +67,7 @@ def add_finder(finder: Finder) -> None:
 
 def findings(view: View) -> list[Finding]:
     """The findings that the viewer may know of, the worst first. Found once for all who share the view."""
-    return list(view.known.once(("findings", view.own), lambda: _sorted([
+    return list(view.known_figures.once(("findings", view.own_ids), lambda: _sorted([
         *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view), *lacking_copies(view),
         *_limits(view)])))
 
@@ -75,7 +75,7 @@ def findings(view: View) -> list[Finding]:
 def health(view: View) -> list[Finding]:
     """The health that a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
     estate_findings = findings(view)
-    return list(view.known.once(("health", view.own), lambda: _sorted(
+    return list(view.known_figures.once(("health", view.own_ids), lambda: _sorted(
         [*estate_findings, *(finding for finder in _finders for finding in finder(view, estate_findings))])))
 
 
@@ -173,7 +173,7 @@ def _with_largest_states(view: View, finding: Finding, node: str) -> Finding:
     sizes_kb = Counter({
         view.name_of(fragment.active_tasks[-1]): view.bundle_report(bundle).state_kb or 0
         for fragment in view.fragments() if fragment.active_tasks
-        and not view.own.isdisjoint(view.estate.users.get(fragment.active_tasks[-1], ()))
+        and not view.own_ids.isdisjoint(view.estate.users.get(fragment.active_tasks[-1], ()))
         for bundle in fragment.queries if node_of(bundle.slot) == node})
     largest = [name for name, size_kb in sizes_kb.most_common(LARGEST_STATES) if size_kb]
     if not largest:
@@ -270,7 +270,7 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
 
 def _why(view: View, report: ConnectorReport | SinkReport, users: Iterable[Mapping[str, str]]) -> str:
     """The error of a source or sink, which may name hosts: told only to owners of a dataflow that uses it."""
-    return report.error or "" if any(user["id"] in view.own for user in users) else ""
+    return report.error or "" if any(user["id"] in view.own_ids for user in users) else ""
 
 
 def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:

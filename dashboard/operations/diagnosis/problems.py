@@ -162,7 +162,7 @@ def _traceback(viewer: Viewer, view: View, finding: Finding) -> str:
     """The traceback of a failing query, which may show values of events: for whoever is of a team whose dataflow works
     in it, and may read what leaves its tasks."""
     fragment = view.fragment_of.get(finding.name)
-    if finding.part != "query" or fragment is None or not any(user["id"] in view.own for user in finding.dataflows):
+    if finding.part != "query" or fragment is None or not any(user["id"] in view.own_ids for user in finding.dataflows):
         return ""
     if not may_read_all(viewer, view.estate, fragment.active_tasks):
         return ""

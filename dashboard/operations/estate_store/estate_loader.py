@@ -24,7 +24,7 @@ from scheduler.model.wave_elements import WaveElement, wave_elements
 
 T = TypeVar("T")
 
-_kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
+_kept_estate: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
 
 
 def load_estate() -> Estate:
@@ -71,14 +71,14 @@ def current_estate() -> Estate:
 
 
 def _current_estate() -> Estate:
-    global _kept
+    global _kept_estate
     key = EstateState.objects.filter(pk=1).values_list("generation", "changed", "revision").first()
-    kept_key, estate = _kept
+    kept_key, estate = _kept_estate
     if key is None or kept_key is None or kept_key[:2] != key[:2]:
         estate = load_estate()
     elif kept_key != key:
         estate = estate.set_to(settings_of(), key[2])
-    _kept = (key, estate)
+    _kept_estate = (key, estate)
     return estate
 
 

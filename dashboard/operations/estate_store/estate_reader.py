@@ -33,20 +33,20 @@ class LookUps(Mapping[str, T], Generic[T]):
 
     def __init__(self, fetch: Callable[[Collection[str]], Mapping[str, T]]) -> None:
         self._fetch = fetch
-        self._found: dict[str, T | None] = {}  # None: looked for, and not there
-        self._expected: set[str] = set()
+        self._values: dict[str, T | None] = {}  # None: looked for, and not there
+        self._expected_keys: set[str] = set()
 
     def expect(self, keys: Iterable[str]) -> None:
         """Read these in the same statement as the first one that is looked up."""
-        self._expected.update(key for key in keys if key not in self._found)
+        self._expected_keys.update(key for key in keys if key not in self._values)
 
     def __getitem__(self, key: str) -> T:
-        if key not in self._found:
-            wanted_keys = {key, *self._expected}
-            self._expected.clear()
-            self._found.update(dict.fromkeys(wanted_keys))
-            self._found.update(self._fetch(wanted_keys))
-        answer = self._found[key]
+        if key not in self._values:
+            wanted_keys = {key, *self._expected_keys}
+            self._expected_keys.clear()
+            self._values.update(dict.fromkeys(wanted_keys))
+            self._values.update(self._fetch(wanted_keys))
+        answer = self._values[key]
         if answer is None:
             raise KeyError(key)
         return answer

@@ -20,7 +20,7 @@ from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
 
-_kept: tuple[Estate | None, frozenset[str]] = (None, frozenset())
+_kept_reservations: tuple[Estate | None, frozenset[str]] = (None, frozenset())
 
 
 class SlotTaken(WeirError):
@@ -62,11 +62,11 @@ def release(slot: str, *, holder: str) -> None:
 
 def reserved_slots(estate: Estate) -> frozenset[str]:
     """The slots that something has to itself, kept by this process as long as ``current_estate`` keeps this estate."""
-    global _kept
-    kept_of, records = _kept
+    global _kept_reservations
+    kept_of, records = _kept_reservations
     if kept_of is not estate:
         records = frozenset(SlotRow.objects.exclude(reserved_for="").values_list("name", flat=True))
-        _kept = (estate, records)
+        _kept_reservations = (estate, records)
     return records
 
 

@@ -17,21 +17,21 @@ class StoredSiblings:
     """The siblings that are in the database; each kin is read once, with all that are expected to be looked up next."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[RunningTask]] = {}
-        self._expected: set[str] = set()
+        self._siblings: dict[str, list[RunningTask]] = {}
+        self._expected_kins: set[str] = set()
 
     def expect(self, kins: Iterable[str]) -> None:
         """Read these in the same statement as the first one that is looked up."""
-        self._expected.update(kin for kin in kins if kin not in self._known)
+        self._expected_kins.update(kin for kin in kins if kin not in self._siblings)
 
     def siblings(self, kin: str) -> Sequence[RunningTask]:
         """The running tasks of this kin in the order of their ids, `MOST_SIBLINGS` at most."""
-        if kin not in self._known:
-            wanted_kins = {kin, *self._expected}
-            self._expected.clear()
-            self._known.update({wanted_id: [] for wanted_id in wanted_kins})
+        if kin not in self._siblings:
+            wanted_kins = {kin, *self._expected_kins}
+            self._expected_kins.clear()
+            self._siblings.update({wanted_id: [] for wanted_id in wanted_kins})
             row_number = Window(RowNumber(), partition_by=F("kin"), order_by="fingerprint")
             rows = RunningTaskRow.objects.filter(kin__in=wanted_kins).annotate(place=row_number)
             for row in rows.filter(place__lte=MOST_SIBLINGS).order_by("pk"):
-                self._known[row.kin].append(task_of(row))
-        return self._known[kin]
+                self._siblings[row.kin].append(task_of(row))
+        return self._siblings[kin]

@@ -105,11 +105,11 @@ class Pacer:
         self._now = now
         self._queries: dict[str, _Query] = {}
         self._paths: dict[LimitKey, tuple[str, ...]] = {}
-        self._missed: dict[str, int] = {}
+        self._missed_limits: dict[str, int] = {}
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
-        self._settled: dict[Measure, Settled] = {}
+        self._settled_measures: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
-        self._standing: StandingAnswers[Pacing] = StandingAnswers(MOST_EFFORT)
+        self._standing_answers: StandingAnswers[Pacing] = StandingAnswers(MOST_EFFORT)
         self._turns: LimitTurns[LimitKey] = LimitTurns()
         self._times_its_cpu = TIMES_ITS_CPU
         self._open: frozenset[str] | None = None  # at the last round; None before the first
@@ -148,7 +148,7 @@ class Pacer:
         """Each limit of each dataflow, how many it misses, and where latency goes now along the slowest way of each
         sequence that has one."""
         values: dict[Series, float] = {
-            Series(DATAFLOW, name, "limits_missed"): count for name, count in self._missed.items()
+            Series(DATAFLOW, name, "limits_missed"): count for name, count in self._missed_limits.items()
             if name in view.records}
         for (name, number), path in self._paths.items():
             limits = view.records[name].latency_limits if name in view.records else ()
@@ -180,12 +180,12 @@ class Pacer:
         measures = {measure_of(name, limit): (name, limit, want) for (name, _), (limit, want) in wants.items()}
         for measure, (name, limit, want) in measures.items():
             milliseconds = latency_ms(view, name, limit)
-            self._settled.setdefault(measure, Settled()).look(
+            self._settled_measures.setdefault(measure, Settled()).look(
                 now_s, (in_force.get(query, 0.0) for query in want.way.upstream_first),
                 None if milliseconds is None else milliseconds / 1000, over_s=limit.over_s,
                 events_per_s=events_per_s(view, name, limit))
-        for measure in self._settled.keys() - measures.keys():
-            del self._settled[measure]
+        for measure in self._settled_measures.keys() - measures.keys():
+            del self._settled_measures[measure]
 
     @staticmethod
     def _in_force(view: View) -> dict[str, float]:
@@ -202,10 +202,10 @@ class Pacer:
     def _round(
         self, view: View, wants: Wants, rows: Mapping[LimitKey, LatencyStatus], now_s: int
     ) -> list[Annotation]:
-        self._standing.begin_round(now_s)
+        self._standing_answers.begin_round(now_s)
         figures = BatchFigures.objects.in_bulk()
         set_now = view.estate.settings
-        queries = self._known(view, {
+        queries = self._known_queries(view, {
             name: settings.trigger_ms for name, settings in set_now.items() if settings.trigger_ms is not None})
         in_force = self._in_force(view)
         waiting = self._waiting(queries, wants)
@@ -219,7 +219,7 @@ class Pacer:
         corrected: Wants = {}
         before = rows_before(looked_at, rows)
         for key, (limit, want) in looked_at.items():
-            measured_s, row = self._settled[measure_of(key[0], limit)].recent_s, before.get(key)
+            measured_s, row = self._settled_measures[measure_of(key[0], limit)].recent_s, before.get(key)
             other_s = 0.0 if row is None else row.other_s
             if row is not None and row.limit != to_json((limit,)):
                 other_s = limits_met.carried_over(other_s, limit.limit_s)
@@ -235,7 +235,7 @@ class Pacer:
         choice = self._choice.now()
         chosen_now, beyond = choice.choose(PacingProblem(
             view, wants, corrected, waiting, queries, in_force, opened, closed, refusals,
-            self._known_well(queries, refusals, opened, may_open=may_open), may_open, self._standing), at=at)
+            self._known_well(queries, refusals, opened, may_open=may_open), may_open, self._standing_answers), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = _changed(chosen_now, queries, was_open)
@@ -244,14 +244,14 @@ class Pacer:
             {query: round(1000 * seconds) for query, seconds in chosen_now.interval_s.items()
              if query in changed or query in closed}, closed=closed)
         self._open = chosen_now.open
-        stored = store_statuses(corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
-        self._missed = missed_limits([*stored, *rows_waiting], view.estate, view.reading.reports)
+        stored = store_statuses(corrected, paced, rows, at=at, beyond=beyond, settled=self._settled_measures)
+        self._missed_limits = missed_limits([*stored, *rows_waiting], view.estate, view.reading.reports)
         self._paths = {key: path for key, path in self._paths.items() if key in waiting} | {
             key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if is_set and choice.is_published:
             jobs.republish()
-        if self._standing.left_out or waiting:
-            log.warning("intervals_wait", times=self._standing.left_out, wide_limits=len(waiting),
+        if self._standing_answers.left_out or waiting:
+            log.warning("intervals_wait", times=self._standing_answers.left_out, wide_limits=len(waiting),
                         remedy="Divide dataflows with very many streams, or give them fewer latency limits.")
         if not changed:
             return []
@@ -289,7 +289,7 @@ class Pacer:
         return {name for name in queries.costs if name in opened or (name in observed_queries and (
             name in refusals or name in queries.bounds_s or not may_open))}
 
-    def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
+    def _known_queries(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()
         batches_seen = {name: query.seen for name, query in self._queries.items()}
         queries = queries_of(view, costs=costs, batches_seen=batches_seen, trigger_ms=chosen)
@@ -312,7 +312,7 @@ class Pacer:
         return batch_needs(queries, chosen, wants_by_dataflow, {
             query: {user for task in view.estate.fragments[query].active_tasks
                     for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
-            for query in queries.costs}, standing=self._standing)
+            for query in queries.costs}, standing=self._standing_answers)
 
 
 def _changed(chosen: BatchModes, queries: Queries, was_open: frozenset[str]) -> set[str]:

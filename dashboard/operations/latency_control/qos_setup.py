@@ -27,13 +27,13 @@ class NodesSetUp:
     """The last set-ups, so that they are worked out anew only for another estate or other limits."""
 
     def __init__(self) -> None:
-        self._of: tuple[Estate, Wants] | None = None
+        self._inputs: tuple[Estate, Wants] | None = None
         self._setups: Mapping[str, QosSetup] = {}
 
     def publish(self, view: View, wants: Wants, queries: Queries, *, at: datetime) -> None:
         """Let each node that has queries have its part; what stands there already is left alone."""
-        if self._of is None or self._of[0] is not view.estate or self._of[1] is not wants:
-            self._setups, self._of = setups_of(view.estate, wants, queries), (view.estate, wants)
+        if self._inputs is None or self._inputs[0] is not view.estate or self._inputs[1] is not wants:
+            self._setups, self._inputs = setups_of(view.estate, wants, queries), (view.estate, wants)
         idle = [QosSetup(node=name) for name in nodes_set_up(view) if name not in self._setups]
         jobs.publish_qos([*self._setups.values(), *idle], at_ms=_ms(at))
 

@@ -134,7 +134,7 @@ def _on_slots(view: View, slots: Collection[str]) -> Iterator[Subject]:
         yield from ((SLOT, slot), (NODE, node_of(slot)))
 
 
-def _everything(view: View, _: str) -> Iterator[Subject]:
+def _estate_subjects(view: View, _: str) -> Iterator[Subject]:
     """The subjects of the estate: plans by their dataflows, and what became of slots and nodes."""
     for dataflow in view.records:
         yield DATAFLOW, dataflow
@@ -143,7 +143,7 @@ def _everything(view: View, _: str) -> Iterator[Subject]:
 
 
 _RELATED: Mapping[str, Callable[[View, str], Iterator[Subject]]] = {
-    ESTATE: _everything,
+    ESTATE: _estate_subjects,
     DATAFLOW: _of_dataflow,
     TASK: lambda view, task: _of_tasks(view, [task]),
     STREAM: lambda view, stream: _of_tasks(view, stream.split(">")),

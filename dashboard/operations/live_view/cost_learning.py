@@ -57,7 +57,7 @@ def learn(*, at: datetime) -> int:
     CostObservation.objects.filter(hour__lt=at - KEPT).delete()
     by_machine: dict[str, list[SlotSeen]] = defaultdict(list)
     for row in CostObservation.objects.order_by("-hour", "slot", "group")[:MOST_ROWS]:
-        by_machine[row.machine].append(_seen(row))
+        by_machine[row.machine].append(_slot_seen(row))
     return sum(_fitted(machine, slots_seen, at) for machine, slots_seen in sorted(by_machine.items()))
 
 
@@ -104,7 +104,7 @@ def _added(before: Mapping[str, Any], queries: Iterable[QuerySeen]) -> dict[str,
     return added
 
 
-def _seen(row: CostObservation) -> SlotSeen:
+def _slot_seen(row: CostObservation) -> SlotSeen:
     return SlotSeen(row.seconds, row.cpu_us, tuple(
         QuerySeen(
             name, query["batches"], tuple((task_type, events) for task_type, events in query["tasks"]),

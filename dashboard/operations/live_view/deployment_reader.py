@@ -141,7 +141,7 @@ def _query(
     why_not = LEAVES if bundle.leaving else why_not_moved(estate, fragment, task_types=types)
     users = [
         user for user in view.users(fragment.active_tasks)
-        if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
+        if user["id"] in view.own_ids and view.records[user["id"]].status == RUNNING]
     return {
         "id": bundle.id, "state": view.bundle_report(bundle).state,
         "name": name_of_query(view, fragment),

@@ -116,13 +116,13 @@ def history_of(
     by_metric: dict[str, list[tuple[Series, Points]]] = {}
     for line, points in history.read(lines, grain, begin_s=span.begin_s, end_s=span.end_s).items():
         by_metric.setdefault(line.metric, []).append((line, points))
-    as_one = _together if kind == ESTATE else _in_turn
+    as_one = _joint_points if kind == ESTATE else _in_turn
     thinned = {
         metric: coarser(
             as_one([points for _, points in sorted(some, key=lambda pair: subjects.index(pair[0].subject))],
                    some[0][0].fold), span.most_points, some[0][0].fold)
         for metric, some in by_metric.items()}
-    first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
+    first = next(iter(thinned.values()), None) or coarser(_empty_points(span, grain), span.most_points, "mean")
     notes = history.annotations(
         begin_s=span.begin_s, end_s=span.end_s, subjects=[(kind, name) for name in subjects],
         teams=slugs_known_to(viewer)) if annotated else ()
@@ -144,7 +144,7 @@ def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
             f"There is no metric {wrong[0]!r} of this kind.", remedy=f"Choose among {', '.join(names)}.")
 
 
-def _together(some: Sequence[Points], fold: Fold) -> Points:
+def _joint_points(some: Sequence[Points], fold: Fold) -> Points:
     """Points of several scopes as one: added up, or the highest where that is what is kept; of those that there are."""
     if len(some) == 1:
         return some[0]
@@ -163,7 +163,7 @@ def _in_turn(some: Sequence[Points], _: Fold) -> Points:
     return replace(some[0], values=values)
 
 
-def _nothing(span: Range, grain: Grain) -> Points:
+def _empty_points(span: Range, grain: Grain) -> Points:
     first_s, count = grid(span.begin_s, span.end_s, grain.step_s)
     return Points(first_s, grain.step_s, np.full(count, np.nan, dtype=np.float32))
 
@@ -178,14 +178,14 @@ def require_known(viewer: Viewer, kind: str, subject: str, *, view: View | None 
     """``NotFound`` where the viewer may not know of a subject; a ``view`` of theirs saves reading another."""
     if kind == DATAFLOW:
         dataflow_for(viewer, subject)
-    elif kind != ESTATE and not _KNOWN.get(kind, _nobody)(view or view_for(viewer), subject):
+    elif kind != ESTATE and not _KNOWN.get(kind, _unknown_to_all)(view or view_for(viewer), subject):
         raise NotFound("There is no such history.", remedy="See what is in the estate now.")
 
 
 # Who may know of what -------------------------------------------------------------------------------------------------
 
 
-def _nobody(view: View, subject: str) -> bool:
+def _unknown_to_all(view: View, subject: str) -> bool:
     return False
 
 

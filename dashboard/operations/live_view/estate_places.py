@@ -36,13 +36,13 @@ class EstatePlaces:
             query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
 
 
-_kept = EstatePlaces(Estate())
+_kept_places = EstatePlaces(Estate())
 
 
 def places_in(estate: Estate) -> EstatePlaces:
     """The same from look to look, until it is another estate."""
-    global _kept
-    places = _kept
+    global _kept_places
+    places = _kept_places
     if places.estate is not estate:
-        places = _kept = EstatePlaces(estate)
+        places = _kept_places = EstatePlaces(estate)
     return places

@@ -71,10 +71,10 @@ class View:
     observed: Callable[[], jobs.LiveReading]  # reads the broker: who only wants to know what there is does not wait
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
-    own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
+    own_ids: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
     # Of all views of one look, and of those with the same dataflows. A copy has its own: it may be of something else.
     worked: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
-    known: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
+    known_figures: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
 
     @cached_property
     def reading(self) -> jobs.LiveReading:
@@ -128,7 +128,7 @@ class View:
         """True if the viewer may read what a fragment's queries say, which may show values of events: of each task that
         works there, where a credential is used for it, a dataflow of the viewer's own has it, too."""
         return all(
-            is_told_to_all(self.estate, task) or not self.own.isdisjoint(self.estate.users.get(task, ()))
+            is_told_to_all(self.estate, task) or not self.own_ids.isdisjoint(self.estate.users.get(task, ()))
             for task in fragment.active_tasks)
 
     def team_of_errors(self, query_id: str) -> str:
@@ -221,7 +221,7 @@ class OneLook:
     def __init__(self) -> None:
         self._views: dict[str, View] = {}  # by scope
         self._alike: dict[tuple[frozenset[str], frozenset[str]], View] = {}  # by dataflows, and those of own teams
-        self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
+        self._worked, self._figures = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
 
     def view_for(self, viewer: Viewer) -> View:
         """The view of this viewer."""
@@ -239,9 +239,9 @@ class OneLook:
             tasks = frozenset(
                 task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
             self._alike[alike] = view = View(
-                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=readable)
+                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own_ids=readable)
             object.__setattr__(view, "worked", self._worked)
-            object.__setattr__(view, "known", self._known[alike[0]])
+            object.__setattr__(view, "known_figures", self._figures[alike[0]])
         return self._alike[alike]
 
     @cached_property

@@ -15,7 +15,7 @@ def copy_holders(queries: Iterable[str]) -> dict[str, str]:
     """The node that would go on with each query from a copy of its state; nothing of a query without one, and of none
     while the broker is away."""
     with suppress(BrokerAway):
-        return node_calls.copy_holders(queries, living=_heard())
+        return node_calls.copy_holders(queries, living=_heard_nodes())
     return {}
 
 
@@ -23,11 +23,11 @@ def all_copy_holders(queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """All nodes that have a copy of each query's state from which it could go on, the newest copy first; nothing of one
     without, and of none while the broker is away."""
     with suppress(BrokerAway):
-        return node_calls.all_copy_holders(queries, living=_heard())
+        return node_calls.all_copy_holders(queries, living=_heard_nodes())
     return {}
 
 
-def _heard() -> frozenset[str]:
+def _heard_nodes() -> frozenset[str]:
     return frozenset(NodeRow.objects.exclude(name__in=silent_nodes()).values_list("name", flat=True))
 
 

@@ -44,7 +44,7 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, LiveSource]:
         sources[task] = LiveSource(
             type=declared.name,
             state="paused" if fragment.paused else report.state if report else "unknown",
-            error=report.error if report and dataflow_id in view.own else None,
+            error=report.error if report and dataflow_id in view.own_ids else None,
             retry_at_ms=report.retry_at_ms if report else None,
             restarts=report.restarts if report else 0,
             events=report.events if report else None,

@@ -32,23 +32,23 @@ class MissedNodes:
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s, self._watch = clock_s, HeartbeatWatch(settings.NODE_LOST_S)
-        self._missed: dict[str, datetime] = {}  # as the rows have it, since when
+        self._missed_since: dict[str, datetime] = {}  # as the rows have it, since when
 
     def look(self) -> bool:
         """Note who is missed and who is back; whether anybody is missed so newly that moves are to begin at once."""
         before, began_s = self._watch, self._clock_s()
         try:
-            newest = node_calls.heartbeats(self._missed)
+            newest = node_calls.heartbeats(self._missed_since)
             self._watch = before.look(newest, began_s=began_s, ended_s=self._clock_s())
             if self._watch.since_s != before.since_s:  # another process may have watched meanwhile
-                self._missed = dict(
+                self._missed_since = dict(
                     NodeRow.objects.exclude(missed_since=None).values_list("name", "missed_since"))
-            self._missed = self._noted(self._missed)
+            self._missed_since = self._update_missed(self._missed_since)
         except BrokerAway:
             self._watch = before.fail()
-        return any(since > timezone.now() - SILENT_AFTER for since in self._missed.values())
+        return any(since > timezone.now() - SILENT_AFTER for since in self._missed_since.values())
 
-    def _noted(self, noted: Mapping[str, datetime]) -> dict[str, datetime]:
+    def _update_missed(self, noted: Mapping[str, datetime]) -> dict[str, datetime]:
         """The missed nodes, of those that were and of whichever else have copies elsewhere."""
         watch = self._watch
         heard = {name for name in noted if watch.heard_s.get(name, watch.since_s) > watch.since_s} - watch.missed

@@ -44,7 +44,7 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     queries = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     view = view_for(viewer)
-    told_events = (_told(event, view) for event in jobs.notable_events() if event.get("fragment") in queries)
+    told_events = (_notable_of(event, view) for event in jobs.notable_events() if event.get("fragment") in queries)
     newest = list(islice((event for event in told_events if event is not None), 20))
     names = names_of_queries(view, {event.fragment for event in newest})
     return [replace(event, what=view.in_words(event.what, str(record.pk)), query=names[event.fragment])
@@ -54,13 +54,13 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
 def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
     """The newest events of these queries, newest first; none where the broker is away."""
     told_events = (
-        _told(event, view) for event in jobs.notable_events()
+        _notable_of(event, view) for event in jobs.notable_events()
         if event.get("fragment") in queries and kind in ("", event["kind"]))
     newest = islice((event for event in told_events if event is not None), count)
     return [replace(event, what=view.in_words(event.what)) for event in newest]
 
 
-def _told(event: dict[str, Any], view: View) -> Notable | None:
+def _notable_of(event: dict[str, Any], view: View) -> Notable | None:
     match event["kind"]:
         case "fragment_failed" if event.get("retry_at_ms") is None:
             text = f"failed and is not tried again: {_why(event, view)}"

@@ -31,7 +31,7 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     if slot.state != RUNNING:
         return RECOVERING if slot.restarts else STARTING
     if query.state in (STARTING, STOPPED):  # one that is to work is not stopped for long
-        return _coming(query, slot, at_ms)
+        return _beginning_state(query, slot, at_ms)
     if query.state != RUNNING:
         return GAVE_UP if query.state == FAILING and query.gave_up else query.state
     if query.throttled_by:
@@ -40,11 +40,11 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     if (query.batch_for_ms or 0) >= _long_ms(query):
         # A driver that began lately compiles: the first batch in it takes long, and nobody has to do anything.
         is_young = slot.since_ms is not None and at_ms - slot.since_ms < RECOVERED_MS
-        return _coming(query, slot, at_ms) if is_young and not has_begun else STALLED
+        return _beginning_state(query, slot, at_ms) if is_young and not has_begun else STALLED
     if query.error and query.failures > 1 and query.batch is None:
         return FAILING
     if not has_begun and (gets_events or (is_source and at_ms - query.since_ms < SOURCE_SILENT_MS)):
-        return _coming(query, slot, at_ms)
+        return _beginning_state(query, slot, at_ms)
     if is_source and (query.idle_ms or 0) >= SOURCE_SILENT_MS:
         return SILENT_SOURCE
     return RUNNING
@@ -65,7 +65,7 @@ def wrong_since_ms(query: QueryReport, *, at_ms: int) -> int | None:
     return query.since_ms if query.state not in (SILENT_SOURCE, STALLED, THROTTLED) else None
 
 
-def _coming(query: QueryReport, slot: SlotReport, at_ms: int) -> str:
+def _beginning_state(query: QueryReport, slot: SlotReport, at_ms: int) -> str:
     is_back = query.restarts or (slot.restarts and at_ms - (slot.since_ms or 0) < RECOVERED_MS)
     return RECOVERING if is_back else STARTING
 

@@ -82,7 +82,7 @@ def _dataflows(view: View) -> Named:
         for name in (*_LATENCIES, _LAG, "latency_max_ms"):
             yield series_of(DATAFLOW, dataflow, name), _slowest(view, sinks, name)
         yield series_of(DATAFLOW, dataflow, "latency_min_ms"), min(
-            _known(view, sinks, "latency_min_ms"), default=None)
+            _known_latencies(view, sinks, "latency_min_ms"), default=None)
 
 
 def _rate(view: View, tasks: Collection[str]) -> float | None:
@@ -91,10 +91,10 @@ def _rate(view: View, tasks: Collection[str]) -> float | None:
 
 
 def _slowest(view: View, sinks: Iterable[str], name: str) -> float | None:
-    return max(_known(view, sinks, name), default=None)
+    return max(_known_latencies(view, sinks, name), default=None)
 
 
-def _known(view: View, sinks: Iterable[str], name: str) -> Iterator[float]:
+def _known_latencies(view: View, sinks: Iterable[str], name: str) -> Iterator[float]:
     flows = view.reading.flows.tasks
     latencies = (getattr(flows[task], name) for task in sinks if task in flows)
     return (ms for ms in latencies if ms is not None)

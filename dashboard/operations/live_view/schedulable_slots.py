@@ -62,7 +62,7 @@ def supply(
         if not is_open_to(team, teams.get(slot.name, ())):
             continue
         others = SlotLoad(queries, nanocores, bundles) - ours.get(slot.name, NO_LOAD) + more.get(slot.name, NO_LOAD)
-        taken = NOTHING_TAKEN if others == NO_LOAD else _taken(others, query_cores=query)
+        taken = NOTHING_TAKEN if others == NO_LOAD else _expected_share(others, query_cores=query)
         if not others.bundles and taken.rest >= LEAST_REST:
             offered[slot] = taken
             if threads_there is not None:
@@ -78,7 +78,7 @@ def supply(
         nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1}, threads=threads)
 
 
-def _taken(others: SlotLoad, *, query_cores: float) -> TakenShare:
+def _expected_share(others: SlotLoad, *, query_cores: float) -> TakenShare:
     """The expected part of others in a slot, by what their types declare."""
     spent = others.nanocores(query_cores=query_cores)
     return TakenShare(min(1.0, spent / NANO), min(1.0, others.queries * DECLARED_MEMORY), others.queries)

@@ -34,7 +34,7 @@ def sinks_of(view: View, dataflow_id: str) -> dict[str, LiveSink]:
             continue
         report = report_of(view, view.estate.fragments[view.estate.places[running][0]], running)
         facts = asdict(report or SinkReport(state="unknown")) | {"type": declared.name}
-        facts["error"] = facts["error"] if dataflow_id in view.own else None
+        facts["error"] = facts["error"] if dataflow_id in view.own_ids else None
         sinks[task] = LiveSink(**{name: facts[name] for name in LiveSink.__annotations__})
     return sinks
 

@@ -20,12 +20,12 @@ Holders = tuple[str, ...]  # nodes
 
 def zones(view: View) -> Mapping[str, str]:
     """The fault zone of each node that has named one."""
-    return view.known.once("zones", node_calls.zones)
+    return view.known_figures.once("zones", node_calls.zones)
 
 
 def copy_nodes(view: View, query: RunningBundle) -> Holders:
     """The nodes from whose copy a query would go on now, the newest copy first."""
-    return view.known.once("copies", lambda: _all_copy_nodes(view)).get(query.id, ())
+    return view.known_figures.once("copies", lambda: _all_copy_nodes(view)).get(query.id, ())
 
 
 def _all_copy_nodes(view: View) -> dict[str, Holders]:

@@ -100,7 +100,7 @@ def replayed(
                 f"The policy of {element.task} takes more than {WORKS_S:g} s to try.",
                 remedy="Try fewer hours, or guards that name fewer streams.", task=element.task)
 
-    measured = _known(compiled, _recorded(subjects, since_s, end_s, look), set(subjects))
+    measured = _usable(compiled, _recorded(subjects, since_s, end_s, look), set(subjects))
     posted = events_between(element.estate, policy.streams, since_s * 1000, end_s * 1000, look=look)
     events = sorted([*posted, *measured], key=lambda event: event.at_ms)
     known_ms = next((event.at_ms for event in events if event.stream in subjects), end_s * 1000)
@@ -128,7 +128,7 @@ def _longest_s(compiled: CompiledElement) -> int:
     return min(max((int(str(ms)) for ms in reach), default=0) // 1000, MOST_HOURS * HOUR_S)
 
 
-def _known(compiled: CompiledElement, events: Iterable[GuardEvent], streams: Collection[str]) -> Iterator[GuardEvent]:
+def _usable(compiled: CompiledElement, events: Iterable[GuardEvent], streams: Collection[str]) -> Iterator[GuardEvent]:
     """The events from the moment on at which guards begin to be evaluated: each figure is known, or has been waited
     for."""
     remembered = {name: KeptFigures() for name in streams}

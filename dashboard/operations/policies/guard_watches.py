@@ -41,7 +41,7 @@ class _WatchedElement:
         self.element, self.days = element, days
         self.compiled: CompiledElement = compile_element(
             element.policy.element(element.task, element.alternates), catalog_of(element.policy, days))
-        self.kept: dict[str, KeptFigures] = {}
+        self.kept_figures: dict[str, KeptFigures] = {}
         self.positions: dict[str, list[int]] = {}
         self.watch: ElementWatch | None = None
         self.because = self.advice = ""
@@ -57,7 +57,7 @@ class _WatchedElement:
         return [*events, self._measured("", subject.figures(values), now_ms)]
 
     def _measured(self, name: str, figures: Mapping[str, Any], now_ms: int) -> GuardEvent:
-        return GuardEvent(now_ms, name, self.kept.setdefault(name, KeptFigures()).take(now_ms, figures))
+        return GuardEvent(now_ms, name, self.kept_figures.setdefault(name, KeptFigures()).take(now_ms, figures))
 
     def begin(self, state: Mapping[str, Any] | None, event: GuardEvent) -> None:
         """Evaluate its guards from now on, with what an earlier process or policy has seen."""
@@ -171,7 +171,7 @@ class GuardWatches:
         made = _WatchedElement(element, days)
         if watched is not None and watched.watch is not None:  # another policy keeps what it has in common
             before = watched.watch
-            made.kept = watched.kept
+            made.kept_figures = watched.kept_figures
             made.watch = ElementWatch(made.compiled, before.at_ms, state=before.state())
             made.positions = {
                 name: position for name, position in watched.positions.items() if name in element.policy.streams}

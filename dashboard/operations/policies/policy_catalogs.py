@@ -45,7 +45,7 @@ def streams_for(element: RunningElement, texts: Iterable[str]) -> Streams:
     for stream_name, stream in _of_dataflow(element, element.record):
         streams[stream_name or OWN] = stream
     names = {name for text in texts for name in named_in(text)}
-    for prefix, record in _others(element, names).items():
+    for prefix, record in _dataflows_named(element, names).items():
         for stream_name, stream in _of_dataflow(element, record):
             streams.setdefault(f"{prefix}.{stream_name}" if stream_name else prefix, stream)
     return streams
@@ -63,7 +63,7 @@ def catalog_with(element: RunningElement, streams: Streams) -> GuardCatalog:
         "nobody else reads: ask that team to share it, or to post events.")
 
 
-def _others(element: RunningElement, names: Iterable[str]) -> dict[str, DataflowRecord]:
+def _dataflows_named(element: RunningElement, names: Iterable[str]) -> dict[str, DataflowRecord]:
     """Dataflows that names begin with, by how they are written; where several have a name, the own team's, or none."""
     prefixes = {name[:index] for name in names for index, sign in enumerate(f"{name}.") if sign == "." and "." in name}
     if not prefixes:

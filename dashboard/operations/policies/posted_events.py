@@ -59,7 +59,7 @@ def post_event(
     with audited(actor=actor, verb="events.post", team=team) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # two at once count each other
         _require_rate(team)
-        row = EventStream.objects.filter(team=team, name=stream).first() or _made(team, stream)
+        row = EventStream.objects.filter(team=team, name=stream).first() or _new_stream(team, stream)
         row.figures = _agreed(row, kinds)
         row.save()
         event = PostedEvent.objects.create(stream=row, at_ms=when_ms, values=dict(values), posted=now)
@@ -99,7 +99,7 @@ def _require_rate(team: Team) -> None:
         retry_after_s=max(1, ceil((oldest + AN_HOUR - timezone.now()).total_seconds())))
 
 
-def _made(team: Team, name: str) -> EventStream:
+def _new_stream(team: Team, name: str) -> EventStream:
     if EventStream.objects.filter(team=team).count() >= MOST_STREAMS:
         raise InvalidValue(f"{team.name} has {MOST_STREAMS} streams of events already.",
                            remedy="Post to one of them; a field tells what an event is about.")

@@ -45,7 +45,7 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
               "profiles": (suggested, f"{suggested} to measure again"),
               "alerts": (firing, f"{firing} to acknowledge")}
     here = section_at(request.path)
-    shown = [_shown(section, here, request, counts) for section in SECTIONS]
+    shown = [_section_context(section, here, request, counts) for section in SECTIONS]
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
         for team in membership_selectors.teams(request.viewer) if team.pk in request.viewer.roles
@@ -54,7 +54,7 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
             "memberships": memberships}
 
 
-def _shown(
+def _section_context(
     section: Section, here: Section | None, request: HttpRequest, counts: Mapping[str, tuple[int, str]]
 ) -> dict[str, Any]:
     pages = [page for page in section.pages if page is not PEOPLE or request.user.is_superuser]

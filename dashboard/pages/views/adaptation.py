@@ -113,7 +113,7 @@ def dataflow_goals(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record, way = catalog.dataflow(request.viewer, dataflow_id), request.POST.get("as", "")
     flash.attempt(
         request, lambda: choose_goals(
-            actor=request.user, dataflow_id=record.pk, goals=None if way else goals_of(_given(request.POST)),
+            actor=request.user, dataflow_id=record.pk, goals=None if way else goals_of(_goals_in_form(request.POST)),
             as_document=way == "document"),
         text=_chosen_in_words, code="goals")
     return redirect("dataflow", dataflow_id)
@@ -124,7 +124,7 @@ def dataflow_goals_prices(request: HttpRequest, dataflow_id: UUID) -> JsonRespon
     """The cost and the effect of goals at the present load; ``why`` where that is not known."""
     catalog.dataflow(request.viewer, dataflow_id)
     try:
-        return JsonResponse(offer_told(request.viewer, dataflow_id, goals_of(_given(request.GET))))
+        return JsonResponse(offer_told(request.viewer, dataflow_id, goals_of(_goals_in_form(request.GET))))
     except (NotFound, InvalidGoals) as error:
         return JsonResponse({"why": error.full_message})
 
@@ -139,7 +139,7 @@ def goals_form(state: Mapping[str, Any]) -> dict[str, float]:
     return {**form, "end": end, "step": end / 200}
 
 
-def _given(form: Mapping[str, str]) -> dict[str, float]:
+def _goals_in_form(form: Mapping[str, str]) -> dict[str, float]:
     stated_goals: dict[str, Any] = {}
     for name in GOALS:
         if form.get(name, "").strip():

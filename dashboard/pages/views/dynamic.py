@@ -80,7 +80,7 @@ class AlternateRow:
     guard: ToldGuard
     alternate: TaskAlternate
     worth: float | None  # γ, from 0 to 1
-    known: AlternateFigures | None  # None where a type of it is not installed
+    figures: AlternateFigures | None  # None where a type of it is not installed
     form_guard: str
     form_value: str
     keys: int = 0  # for how many keys it works, of a task that is switched by key
@@ -88,12 +88,12 @@ class AlternateRow:
     @property
     def cost_us(self) -> float | None:
         """The cost of one event with it, in µs of CPU."""
-        return self.known and 1e6 * self.known.event_s
+        return self.figures and 1e6 * self.figures.event_s
 
     @property
     def is_measured(self) -> bool:
         """True if that was measured, and not declared by the types of its tasks."""
-        return self.known is not None and self.known.cost.basis != ESTIMATED
+        return self.figures is not None and self.figures.cost.basis != ESTIMATED
 
     @property
     def function(self) -> str:
@@ -203,7 +203,7 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
             version=int(version) if version.isdecimal() and len(version) < 10 else None,
             draft=None if version else _draft(request.POST, element))
     except WeirError as error:
-        return _refused(request, dataflow_id, error)
+        return _refusal_page(request, dataflow_id, error)
     flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
@@ -233,12 +233,12 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
         proposal = services.switch_key(key=key, **choice) if key else services.switch_alternate(
             at_once="at_once" in request.POST, along=along, **choice)
     except WeirError as error:
-        return _refused(request, dataflow_id, error)
+        return _refusal_page(request, dataflow_id, error)
     flash.proposed(request, proposal)
     return redirect("proposal", proposal.pk)
 
 
-def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
+def _refusal_page(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
     flash.failure(request, error)
     return redirect("dynamic", dataflow_id)
 

@@ -75,7 +75,7 @@ def graph_edit(request: HttpRequest, edit: str) -> JsonResponse:
         html = render_to_string("parts/graph_form.html", {"form": form, "team": team, "chosen": form.chosen}, request)
         return JsonResponse({"html": html}, status=422 if form.errors else 200)
     return JsonResponse({
-        "changes": _as_in_a_browser(text, changes), "task": form.after, "told": _told(form, document),
+        "changes": _as_in_a_browser(text, changes), "task": form.after, "told": _edit_notes(form, document),
         "graph": written_graph(form.meant, task_types=jobs.task_types())})
 
 
@@ -85,12 +85,12 @@ def _text(request: HttpRequest) -> tuple[str, Format]:
     return request.POST.get("text", "").replace("\r\n", "\n"), format if format in FORMATS else "yaml"
 
 
-def _told(form: GraphForm, document: dict[str, Any]) -> str:
+def _edit_notes(form: GraphForm, document: dict[str, Any]) -> str:
     """The notes on an edit that are not seen where it was made."""
     before, after = (version.get("latency", []) for version in (document, form.meant or {}))
     before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
     gone = "Latency limits along its streams were removed with it." if len(after) < len(before) else ""
-    return f"{form.told} {gone}".strip()
+    return f"{form.notes} {gone}".strip()
 
 
 def _as_in_a_browser(text: str, changes: Sequence[TextChange]) -> list[dict[str, Any]]:

@@ -32,7 +32,7 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
     Of the schedule in force, or of the one of ``proposal``.
     """
-    outcome = _asked(request, dataflow_id)
+    outcome = _outcome_for(request, dataflow_id)
     graph, ends = catalog.graph_of(outcome.record), outcome.measured.ends
     return render(request, "schedules/outcome.html", {
         "record": outcome.record, "outcome": outcome, "promise": outcome.planned.promise if outcome.planned else None,
@@ -49,14 +49,14 @@ def outcome(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @require_safe
 def outcome_plots(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The measured rate over time beside what was planned and predicted."""
-    outcome = _asked(request, dataflow_id)
+    outcome = _outcome_for(request, dataflow_id)
     promise = outcome.planned.promise if outcome.planned else None
     return JsonResponse({"rate": outcome_rate_figure(
         outcome.measured.history, planned_per_s=promise.rate_per_s if promise else None,
         predicted_per_s=promise.sustained_per_s if promise else None)})
 
 
-def _asked(request: HttpRequest, dataflow_id: UUID) -> selectors.ScheduleOutcome:
+def _outcome_for(request: HttpRequest, dataflow_id: UUID) -> selectors.ScheduleOutcome:
     return selectors.outcome_of(request.viewer, dataflow_id, proposal_id=request.GET.get("proposal", ""))
 
 

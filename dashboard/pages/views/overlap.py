@@ -23,7 +23,7 @@ PER_PAGE = 25
 @require_safe
 def overlap(request: HttpRequest) -> HttpResponse:
     """The heat map, and beside it the strongest pairs as a table."""
-    team, search = _asked(request)
+    team, search = _team_and_search(request)
     by = "share" if request.GET.get("by") == "share" else "shared"
     overlap = explorer.overlap_map(request.viewer, team=team, search=search)
     pairs = overlap.pairs(by=by)
@@ -38,7 +38,7 @@ def overlap(request: HttpRequest) -> HttpResponse:
 @require_safe
 def overlap_matrix(request: HttpRequest) -> JsonResponse:
     """The map's figures: dataflows in order, and of each row what is behind the diagonal."""
-    team, search = _asked(request)
+    team, search = _team_and_search(request)
     overlap = explorer.overlap_map(request.viewer, team=team, search=search)
     size = len(overlap.dataflows)
     return JsonResponse({
@@ -65,7 +65,7 @@ def overlap_pair_graph(request: HttpRequest, one: UUID, other: UUID) -> JsonResp
     return JsonResponse(pair_graph(explorer.overlap_pair(request.viewer, one, other), task_types=jobs.task_types()))
 
 
-def _asked(request: HttpRequest) -> tuple[str, str]:
+def _team_and_search(request: HttpRequest) -> tuple[str, str]:
     return request.GET.get("team", "").strip(), request.GET.get("q", "").strip()
 
 

@@ -58,11 +58,11 @@ def own_data_step(request: HttpRequest, step: str = "source") -> HttpResponse:
     if step == "target" and own_data.type_named(request.GET.get("to", ""), own_data.targets()):
         answers = replace(answers, to=request.GET["to"])
     if request.method == "POST":
-        return _sent(request, step, answers, team)
-    return _shown(request, step, answers, team, {}, [])
+        return _save_step(request, step, answers, team)
+    return _step_page(request, step, answers, team, {}, [])
 
 
-def _sent(request: HttpRequest, step: str, answers: OwnData, team: Team) -> HttpResponse:
+def _save_step(request: HttpRequest, step: str, answers: OwnData, team: Team) -> HttpResponse:
     """Keep what a form says, and go on where it is sound."""
     go = request.POST.get("go", "next")
     answers, errors, others = _TAKEN[step](request, answers, team)
@@ -71,13 +71,13 @@ def _sent(request: HttpRequest, step: str, answers: OwnData, team: Team) -> Http
     if go == "back":
         return redirect("own_data_step", names[max(0, names.index(step) - 1)])
     if step == "columns" and go in ("propose", "look", "example"):
-        return _looked(request, answers, team, go)
+        return _take_look(request, answers, team, go)
     if errors or others:
-        return _shown(request, step, answers, team, errors, others, status=422)
+        return _step_page(request, step, answers, team, errors, others, status=422)
     if step == "target":
         return redirect(f"{reverse('dataflow_new')}?own=1")
     if step == "source" and answers.has_fields and not answers.columns and _has_looks(answers):
-        return _looked(request, answers, team, "propose")
+        return _take_look(request, answers, team, "propose")
     return redirect("own_data_step", names[names.index(step) + 1])
 
 
@@ -163,7 +163,7 @@ def _form(
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
-def _looked(request: HttpRequest, answers: OwnData, team: Team, go: str) -> HttpResponse:
+def _take_look(request: HttpRequest, answers: OwnData, team: Team, go: str) -> HttpResponse:
     """Begin a look for columns, or with those that are chosen; or propose columns from an example."""
     address = redirect("own_data_step", "columns")
     if go == "example":
@@ -194,7 +194,7 @@ def _has_looks(answers: OwnData) -> bool:
     return connector_calls.shows_before_it_runs(jobs.task_types()[answers.type])
 
 
-def _seen(request: HttpRequest, answers: OwnData) -> tuple[OwnData, dict[str, Any]]:
+def _look_events(request: HttpRequest, answers: OwnData) -> tuple[OwnData, dict[str, Any]]:
     """The events of the look, as the page shows them; what it proposes becomes the answers' columns once it is over."""
     if not answers.look:
         return answers, {}
@@ -213,7 +213,7 @@ def _seen(request: HttpRequest, answers: OwnData) -> tuple[OwnData, dict[str, An
 # -- showing -----------------------------------------------------------------------------------------------------------
 
 
-def _shown(
+def _step_page(
     request: HttpRequest, step: str, answers: OwnData, team: Team, errors: Mapping[str, str],
     others: list[Problem], *, status: int = 200,
 ) -> HttpResponse:
@@ -222,7 +222,7 @@ def _shown(
         "teams": teams.teams_to_submit_for(request.viewer),
         "errors": errors, "others": others, "may_keep_secrets": request.viewer.has_role(team.pk, Role.ADMIN)}
     if step == "columns":
-        answers, context["seen"] = _seen(request, answers)
+        answers, context["seen"] = _look_events(request, answers)
         looking = context["seen"].get("is_under_way", False)
         context |= {"rows": [*answers.columns, *[ColumnAnswer("", taken=False)] * EMPTY_ROWS], "types": TYPES,
                     "units": UNITS, "most_seen": f":{SEEN}",

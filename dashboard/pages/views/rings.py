@@ -21,9 +21,9 @@ def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
     places = _places(ring)
     return render(request, "elements/ring.html", {
         "ring": ring, "changing": any(piece.change != "stays" for piece in ring.ranges),
-        "arcs": [{"arc": arc, "place": places[arc.own.bundle]} for arc in arcs_of(ring.ranges)],
-        "rows": [{"own": piece, "place": places[piece.bundle]} for piece in ring.ranges],
-        "leaving": [{"own": old, "place": places[old.bundle], "to": [places.get(heir, heir) for heir in old.to]}
+        "arcs": [{"arc": arc, "place": places[arc.range.bundle]} for arc in arcs_of(ring.ranges)],
+        "rows": [{"range": piece, "place": places[piece.bundle]} for piece in ring.ranges],
+        "leaving": [{"range": old, "place": places[old.bundle], "to": [places.get(heir, heir) for heir in old.to]}
                     for old in ring.leaving],
         "keys": [{"key": key, "place": places.get(key.bundle, key.bundle)} for key in ring.keys],
         "zoned": any(part.zone for part in (*ring.ranges, *ring.losses))})

@@ -63,7 +63,7 @@ def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> Http
 def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None, status: int = 200) -> HttpResponse:
     record, rules_in_force = current_rules([team.pk])[team.pk]
     versions = [(version, in_words(RULES.read(version.document))) for version in versions_of(team)]
-    shown = _shown(request, versions, rules_in_force)
+    shown = _initial_rules(request, versions, rules_in_force)
     waiting = waiting_rules(team)
     return render(request, "team_rules.html", {
         "team": team, "record": record, "words": in_words(rules_in_force), "form": fields_of(shown),
@@ -75,7 +75,7 @@ def _page(request: HttpRequest, team: Team, *, failure: WeirError | None = None,
     }, status=status)
 
 
-def _shown(request: HttpRequest, versions: list, rules_in_force: Rules) -> Rules:
+def _initial_rules(request: HttpRequest, versions: list, rules_in_force: Rules) -> Rules:
     """The rules that the form begins with: what was sent, where that are rules; an earlier version; or what holds."""
     if request.method == "POST":
         try:

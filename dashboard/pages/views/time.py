@@ -31,7 +31,7 @@ def charts(request: HttpRequest) -> JsonResponse:
     now_s = int(timezone.now().timestamp())
     kind, subject = request.GET.get("kind", ""), request.GET.get("subject", "")
     span = chosen(request.GET, now_s=now_s)
-    wanted_charts = _wanted(kind, subject, request.GET.getlist("only"))
+    wanted_charts = _charts_asked_for(kind, subject, request.GET.getlist("only"))
     points = ROWS if "rows" in request.GET else 0
     view = view_for(request.viewer)
     metrics = list(dict.fromkeys(metric for chart in wanted_charts for metric in chart.lines))
@@ -65,7 +65,7 @@ def _pauses(request: HttpRequest, kind: str, subject: str, span: ChosenRange, vi
         tasks=None if entry is None else set(entry.running.values()))
 
 
-def _wanted(kind: str, subject: str, only: Sequence[str]) -> list[Chart]:
+def _charts_asked_for(kind: str, subject: str, only: Sequence[str]) -> list[Chart]:
     wanted_charts = [chart for chart in charts_of(kind, subject) if not only or chart.name in only]
     if not wanted_charts:
         raise NotFound("There are no such charts.", remedy="See what is in the estate now.")

@@ -150,10 +150,10 @@ class _Figures:
             **{metric: {name: Series(QUERY, name, metric) for name in bundles}
                for metric in ("cpu", "backlog_blocks", "trigger_ms")}}
         every = [line for of_metric in self._series.values() for line in of_metric.values()]
-        self._kept = KeptSeries(world.history, every, grain, begin_s, end_s)
-        self.times_s = [float(at_s) for at_s in self._kept.times_s]
+        self._kept_series = KeptSeries(world.history, every, grain, begin_s, end_s)
+        self.times_s = [float(at_s) for at_s in self._kept_series.times_s]
         self._lines = {
-            metric: {name: self._kept.total([line]) for name, line in of_metric.items()}
+            metric: {name: self._kept_series.total([line]) for name, line in of_metric.items()}
             for metric, of_metric in self._series.items()}
 
     def recent(self) -> MeasuredMeans:
@@ -162,7 +162,7 @@ class _Figures:
 
     def at(self, at_s: float) -> MeasuredMeans:
         """The figures at a moment."""
-        index = min(max(0, self._kept.index(at_s)), max(0, len(self.times_s) - 1))
+        index = min(max(0, self._kept_series.index(at_s)), max(0, len(self.times_s) - 1))
         return self._measured(index, index + 1)
 
     def _measured(self, first: int, last: int) -> MeasuredMeans:

@@ -41,7 +41,7 @@ def evidence(world: World) -> Deployments | None:
         for query, of_query in askers.items()}
     cores = {query: middle(lines.cores(of_query[0].tasks)) for query, of_query in askers.items()}
     cores_measured = {query: value for query, value in cores.items() if value is not None}
-    return _deployments(world, measured, cores_measured, _resting(world), _behind(world))
+    return _deployments(world, measured, cores_measured, _resting_queries(world), _behind(world))
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
@@ -159,7 +159,7 @@ def _behind(world: World) -> frozenset[str]:
     return frozenset(line.subject for line in lines if line in points and grows(points[line].values))
 
 
-def _resting(world: World) -> frozenset[str]:
+def _resting_queries(world: World) -> frozenset[str]:
     """Queries whose tasks moved lately: they have other ids since."""
     moved = resting_tasks(world.rounds(Deploying.name, since_s=world.now_s - DAY_S), now_s=world.now_s)
     places = world.estate.places

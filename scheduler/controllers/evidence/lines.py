@@ -52,11 +52,11 @@ class KeptSeries:
 
     def total(self, series: Sequence[Series]) -> Line:
         """The sum at each moment, of all of them or nothing."""
-        return np.sum([self._line(line) for line in series], axis=0) if series else self._nothing
+        return np.sum([self._line(line) for line in series], axis=0) if series else self._empty_line
 
     def most(self, series: Sequence[Series]) -> Line:
         """The highest of those that are known at each moment."""
-        return np.fmax.reduce([self._line(line) for line in series], axis=0) if series else self._nothing
+        return np.fmax.reduce([self._line(line) for line in series], axis=0) if series else self._empty_line
 
     def newest(self, line: Line, at_s: float, *, within_s: float) -> float | None:
         """The newest value of a line at a moment, no older than that; None where there is none."""
@@ -66,12 +66,12 @@ class KeptSeries:
         return float(values[-1]) if len(values) else None
 
     @property
-    def _nothing(self) -> Line:
+    def _empty_line(self) -> Line:
         return np.full(len(self.times_s), np.nan)
 
     def _line(self, series: Series) -> Line:
         points = self._points.get(series)
-        return self._nothing if points is None else points.values.astype(np.float64)
+        return self._empty_line if points is None else points.values.astype(np.float64)
 
 
 class Lines:
@@ -91,26 +91,26 @@ class Lines:
     ) -> None:
         self._estate = estate
         series = {line for candidate in candidates for line in self._about(candidate)}
-        self._kept = KeptSeries(history, series, grain, begin_s, int(end_s) - 1)
-        self.times_s, self.newest = self._kept.times_s, self._kept.newest
+        self._kept_series = KeptSeries(history, series, grain, begin_s, int(end_s) - 1)
+        self.times_s, self.newest = self._kept_series.times_s, self._kept_series.newest
 
     def cores(self, tasks: Iterable[str]) -> Line:
         """CPU of the queries that these running tasks are in; of all of them or nothing."""
-        return self._kept.total([Series(QUERY, query, "cpu") for query in self._queries(tasks)])
+        return self._kept_series.total([Series(QUERY, query, "cpu") for query in self._queries(tasks)])
 
     def rates(self, tasks: Iterable[str]) -> Line:
         """Events per second of these running tasks together."""
-        return self._kept.total([Series(TASK, task, "rate_per_s") for task in tasks])
+        return self._kept_series.total([Series(TASK, task, "rate_per_s") for task in tasks])
 
     def latency(self, dataflow: str) -> Line:
         """A dataflow's median latency in ms."""
-        return self._kept.total([Series(DATAFLOW, dataflow, "latency_p50_ms")])
+        return self._kept_series.total([Series(DATAFLOW, dataflow, "latency_p50_ms")])
 
     def channel(self, stream: tuple[str, str]) -> Line:
         """The part of a channel in a stream's latency, in ms: on the way and in wait for a batch."""
         name = ">".join(stream)
-        return self._kept.total([Series(STREAM, name, "channel_p50_ms")]) + np.nan_to_num(
-            self._kept.total([Series(STREAM, name, "wait_p50_ms")]))
+        return self._kept_series.total([Series(STREAM, name, "channel_p50_ms")]) + np.nan_to_num(
+            self._kept_series.total([Series(STREAM, name, "wait_p50_ms")]))
 
     def _about(self, candidate: Candidate) -> Iterator[Series]:
         yield Series(DATAFLOW, candidate.dataflow, "latency_p50_ms")

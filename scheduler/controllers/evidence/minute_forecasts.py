@@ -77,28 +77,28 @@ class MinuteForecasts:
     methods are tried on what is known every `JUDGED_S` at most."""
 
     def __init__(self) -> None:
-        self._made: dict[Series, tuple[float, MinuteForecast]] = {}
-        self._judged: dict[Series, tuple[float, CourseForecast]] = {}
+        self._minutes: dict[Series, tuple[float, MinuteForecast]] = {}
+        self._courses: dict[Series, tuple[float, CourseForecast]] = {}
 
     def rates(self, history: History, sources: Collection[str], now_s: float) -> dict[str, MinuteForecast]:
         """The expected events a second of running source tasks; without those never measured."""
-        return self._of(history, {name: Series(TASK, name, "rate_per_s") for name in sources}, now_s)
+        return self._forecasts_of(history, {name: Series(TASK, name, "rate_per_s") for name in sources}, now_s)
 
     def speeds(self, history: History, nodes: Collection[str], now_s: float) -> dict[str, MinuteForecast]:
         """The expected speed of the cores of nodes, as a part of what was calibrated; without those never measured."""
-        return self._of(history, {name: Series(NODE, name, "core_speed") for name in nodes}, now_s)
+        return self._forecasts_of(history, {name: Series(NODE, name, "core_speed") for name in nodes}, now_s)
 
-    def _of(self, history: History, lines: Mapping[str, Series], now_s: float) -> dict[str, MinuteForecast]:
-        self._made = {line: made for line, made in self._made.items() if 0 <= now_s - made[0] < FORGOTTEN_S}
-        self._judged = {line: judged for line, judged in self._judged.items() if 0 <= now_s - judged[0] < JUDGED_S}
+    def _forecasts_of(self, history: History, lines: Mapping[str, Series], now_s: float) -> dict[str, MinuteForecast]:
+        self._minutes = {line: made for line, made in self._minutes.items() if 0 <= now_s - made[0] < FORGOTTEN_S}
+        self._courses = {line: judged for line, judged in self._courses.items() if 0 <= now_s - judged[0] < JUDGED_S}
         due = [line for _, line in sorted(lines.items())
-               if line not in self._made or now_s - self._made[line][0] >= AGAIN_S]
+               if line not in self._minutes or now_s - self._minutes[line][0] >= AGAIN_S]
         end_s = int(now_s // MINUTE.step_s) * MINUTE.step_s  # whole minutes alone
         for line, minutes in _kept_minutes(history, due, end_s):
-            if line not in self._judged:
-                self._judged[line] = now_s, judged_course(minutes)
-            self._made[line] = now_s, forecast_minutes(minutes, self._judged[line][1], begin_s=end_s)
-        return {name: self._made[line][1] for name, line in lines.items() if line in self._made}
+            if line not in self._courses:
+                self._courses[line] = now_s, judged_course(minutes)
+            self._minutes[line] = now_s, forecast_minutes(minutes, self._courses[line][1], begin_s=end_s)
+        return {name: self._minutes[line][1] for name, line in lines.items() if line in self._minutes}
 
 
 def judged_course(minutes: Sequence[float] | Rates) -> CourseForecast:

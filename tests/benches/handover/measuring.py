@@ -54,7 +54,7 @@ def measure(chains: Chains, *, repeats: int, warm_ups: int, window_s: float) -> 
         time.sleep(SETTLE_S)
     pairs = [_pair(chains, form, window_s) for form in [*chains.forms] * repeats]
     time.sleep(SETTLE_S + max(chains.load.trigger_ms, chains.load.bystanders_ms or 0) / 1000)
-    return _seen(chains, pairs)
+    return _measured_handovers(chains, pairs)
 
 
 def _pair(chains: Chains, form: str, window_s: float) -> Pair:
@@ -69,7 +69,7 @@ def _pair(chains: Chains, form: str, window_s: float) -> Pair:
         change, Window(change.began_ms, change.began_ms + length_ms), Window(quiet_ms, quiet_ms + length_ms))
 
 
-def _seen(chains: Chains, pairs: list[Pair]) -> dict[str, Any]:
+def _measured_handovers(chains: Chains, pairs: list[Pair]) -> dict[str, Any]:
     outputs = {name: joined(chains.blocks(name)) for name in chains.outputs}
     gaps, slots = chains.handovers(), outputs.keys() - {CHAIN}
     handovers = []

@@ -55,20 +55,20 @@ class LazyDesired:
         self, newest: Callable[[], DesiredState], slot: str, *, clock_s: Callable[[], float] = time.monotonic
     ) -> None:
         self._newest = newest
-        self._own = slot
+        self._slot = slot
         self._clock_s = clock_s
         self._before: DesiredState | None = None
-        self._known: DesiredState | None = None
-        self._shown = DesiredState()
+        self._current: DesiredState | None = None
+        self._lazy = DesiredState()
         self._until_s = 0.0
 
     def __call__(self) -> DesiredState:
         newest = self._newest()
-        if newest is not self._known:
-            self._before, self._known = self._known, newest
+        if newest is not self._current:
+            self._before, self._current = self._current, newest
             self._until_s = self._clock_s() + LAZY_S
-            self._shown = newest if self._before is None else lazily(newest, self._before, self._own)
-        return self._shown if self._clock_s() < self._until_s else newest
+            self._lazy = newest if self._before is None else lazily(newest, self._before, self._slot)
+        return self._lazy if self._clock_s() < self._until_s else newest
 
 
 def main() -> None:

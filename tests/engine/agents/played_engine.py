@@ -37,7 +37,7 @@ class PlayedEngine:
 
     def start(self, compiled: SimpleNamespace, name: str, **_: int) -> Query:
         whole, tokens, gate = compiled.frame
-        assert gate or self.store.known(name) == whole
+        assert gate or self.store.known_fragment(name) == whole
         self.world.may_die()
         return Query(self.world, self.store, whole, tokens, gate)
 
@@ -64,7 +64,7 @@ class PlayedEngine:
     def read(self, name: str, streams: Sequence[Sequence[str]]) -> None:
         """Its query goes on with other channels, between two batches."""
         self.world.may_die()
-        query, whole = self.world.running[name], self.store.known(name)
+        query, whole = self.world.running[name], self.store.known_fragment(name)
         assert whole.streams == tuple(map(tuple, streams)) and self.store.progress(name).is_done
         query.reads(whole)
 

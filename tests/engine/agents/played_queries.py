@@ -122,13 +122,13 @@ class Store:
     def has_begun(self, name: str) -> bool:
         return name in self.checkpoints
 
-    def known(self, name: str) -> WantedFragment | None:
+    def known_fragment(self, name: str) -> WantedFragment | None:
         return self.definitions.get(name)
 
     def handover_lock(self) -> SimpleNamespace:
         return SimpleNamespace(acquire=lambda: True, release=lambda: None)
 
-    def own(self, name: str) -> WantedFragment | None:
+    def own_fragment(self, name: str) -> WantedFragment | None:
         return self.own_records.get(name)
 
     def record(self, fragment: WantedFragment) -> None:

@@ -76,7 +76,7 @@ def repeating(batch: int, *, compiled: bool) -> Snapshot:
     """It has come so far with the three batches that it is to repeat."""
     control = {"0:alternate:1": '{"plain": 1.0}', "0:alternate:1:from": "0"}
     records = Records(
-        known=QUERY, begun=RestorePoint(
+        chain=QUERY, begun=RestorePoint(
             batch_bases={"f2-0.0": 4}, repeats=True, recorded=3, offsets={"f1-0.0": Offset("4-0")}),
         has_begun=batch >= 0, progress=CheckpointProgress(batch, True))
     state = FragmentState.STARTING if compiled else FragmentState.RUNNING
@@ -145,6 +145,6 @@ def test_a_start_lets_no_other_tasks_rest_or_work_until_all_is_repeated(
     looked = repeating(batch, compiled=True)
     steps = decide(replace(
         looked, running=query, desired=wanting(query), controls={QUERY.id: control},
-        records=replace(looked.records, known=query)), Start(query))
+        records=replace(looked.records, chain=query)), Start(query))
     [launch] = of_kind(steps, do.Launch)
     assert (len(of_kind(steps, on.SetTail)), launch.active) == ((0, worked) if batch < 2 else (1, active))

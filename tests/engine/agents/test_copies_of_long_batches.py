@@ -103,7 +103,7 @@ def test_a_query_whose_batches_last_long_is_copied_between_them_and_waits_for_no
     for number in range(100):
         second()
         if number > 50:
-            ages_ms.append(owner.now_ms - owner.copies.told(BEFORE.id)["copied_at_ms"])
+            ages_ms.append(owner.now_ms - owner.copies.facts_of(BEFORE.id)["copied_at_ms"])
     gaps = [later - earlier for earlier, later in pairwise(driver.copied)]
     assert gaps and max(gaps) <= math.ceil(10 / batch_s), "the first batch that ends after the interval"
     assert max(ages_ms) <= 12_000 + 1_000 * batch_s, "which its age tells"

@@ -65,7 +65,7 @@ def test_channels_are_open_and_readers_registered_before_a_query_starts():
 def test_a_checkpoint_of_another_fragment_of_that_id_goes():
     other = replace(READER, tasks=(Task("z", "add"),))
     ready = {"f1-0.0": info("f1-0.0", readers={"f1-1": START})}
-    steps = decide(snapshot(READER, channels=ready, records=Records(known=other)), Start(READER))
+    steps = decide(snapshot(READER, channels=ready, records=Records(chain=other)), Start(READER))
     kinds = [type(step) for step in steps]
     assert kinds.index(do.RemoveCheckpoint) < kinds.index(do.Compile)
 
@@ -90,7 +90,7 @@ def test_who_takes_over_waits_for_all_savepoints_and_for_being_alone():
 def test_a_fragment_ends_only_between_two_batches_and_with_all_read():
     desired = wanting(HEIR, outgoing=(READER,))
     running = {"desired": desired, "has_query": True, "since_ms": 0}
-    half = Records(known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    half = Records(chain=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     done = replace(half, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}))
     upstream_end = Savepoint(last_offsets={"f1-0.0": Offset("7-0")})
     behind = replace(desired, handing_over={"0": (SOURCE, READER)})
@@ -132,7 +132,7 @@ def test_a_fragment_that_moves_before_it_reads_its_new_channels_is_started_anew_
     runs = snapshot(
         READER, FragmentState.RUNNING, desired=wanting(heir, outgoing=(bundle, reader)), has_query=True,
         records=Records(
-            known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True),
+            chain=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True),
         savepoints={"f2-1": Savepoint(last_offsets={"f2-1.0": Offset("7-0")})},
         channels={"f2-0.0": first, "f2-1.0": second})
     runs = replace(runs, actual=replace(runs.actual, inputs=READER.inputs))
@@ -141,7 +141,7 @@ def test_a_fragment_that_moves_before_it_reads_its_new_channels_is_started_anew_
     stopped = snapshot(reader, desired=runs.desired, records=runs.records, channels=runs.channels)
     assert of_kind(decide(stopped, Start(reader)), do.Compile) == [do.Compile(reader)]
     reads_both = replace(
-        runs, actual=replace(runs.actual, inputs=reader.inputs), records=replace(runs.records, known=reader))
+        runs, actual=replace(runs.actual, inputs=reader.inputs), records=replace(runs.records, chain=reader))
     assert decide(reads_both, End(reader)) == (do.RetryAt(60_030),), "it has still to read what the bundle left"
     progress = CheckpointProgress(4, True, None, {"f2-0.0": Offset("3-0"), "f2-1.0": Offset("7-0")})
     has_read = replace(reads_both, records=replace(reads_both.records, progress=progress))
@@ -149,7 +149,7 @@ def test_a_fragment_that_moves_before_it_reads_its_new_channels_is_started_anew_
 
 
 def test_who_goes_on_with_a_reader_that_gave_up_blocks_begins_behind_them():
-    done = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    done = Records(chain=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     skip = Skip(Offset("6-0"), Offset("40-0"))
     for given, place in ((skip, "40-0"), (replace(skip, entry=Offset("2-0"), to=Offset("5-0")), "6-0")):
         read = replace(info("f1-0.0", readers={"f1-1": Offset("6-0")}), skips={"f1-1": given})
@@ -165,13 +165,13 @@ RESTS = (on.RestRanges(None, 4), do.RecordPause(paused=True))
 
 
 def test_a_pause_is_recorded_before_places_are_given_up():
-    at_rest = snapshot(READER, records=Records(known=READER, progress=CheckpointProgress(3, True), has_begun=True))
+    at_rest = snapshot(READER, records=Records(chain=READER, progress=CheckpointProgress(3, True), has_begun=True))
     assert decide(at_rest, Pause(READER)) == (
         *RESTS, on.Unregister("f1-0.0", "f1-1"), do.Release())
 
 
 def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
-    half = Records(known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    half = Records(chain=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     rests = (*RESTS, on.Unregister("f1-0.0", "f1-1"), do.Release())
     placed = {"f1-0.0": info("f1-0.0", readers={"f1-1": Offset("4-0")})}
     failed = snapshot(READER, FragmentState.BACKOFF, records=half, channels=placed)
@@ -187,7 +187,7 @@ def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
 
 def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
     reader = replace(READER, inputs=(Input("in-orders.0", "orders"),))
-    at_rest = snapshot(reader, records=Records(known=reader, progress=CheckpointProgress(3, True), has_begun=True))
+    at_rest = snapshot(reader, records=Records(chain=reader, progress=CheckpointProgress(3, True), has_begun=True))
     assert decide(at_rest, Pause(reader)) == (*RESTS, do.Release())
 
 
@@ -202,7 +202,7 @@ def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
         READER, inputs=(Input("f1-0.0@f1-1", "s"),), leaving=True,
         writers={"f1-0.0@f1-1": ChannelWriter("f1-0", 0, "f1-1")})
     records = Records(
-        known=bundle, progress=CheckpointProgress(3, True, None, {"f1-0.0@f1-1": Offset("6-0")}), has_begun=True)
+        chain=bundle, progress=CheckpointProgress(3, True, None, {"f1-0.0@f1-1": Offset("6-0")}), has_begun=True)
     part = info("f1-0.0@f1-1", last=Offset("6-0"), readers={"f1-1": Offset("5-0")})
     running = snapshot(
         bundle, FragmentState.RUNNING, has_query=True, records=records, channels={part.channel: part},
@@ -213,7 +213,7 @@ def test_a_bundle_leaves_when_nobody_will_write_for_it(control, leaves):
 def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
     taken = replace(HEIR, channels={0: "f1-1.0"})
     longer = replace(READER, tasks=(*READER.tasks, Task("b", "add")))
-    gone = snapshot(longer, desired=wanting(taken), records=Records(own=longer))
+    gone = snapshot(longer, desired=wanting(taken), records=Records(own_record=longer))
     steps = decide(gone, Stop("f1-1", keep=False))
     assert of_kind(steps, on.DeleteChannel) == [on.DeleteChannel("f1-1.1")]
     assert steps[-1] == do.Gone() and of_kind(steps, do.MarkRemoved)
@@ -225,7 +225,7 @@ def test_a_removed_fragment_is_cleared_away_but_for_what_others_go_on_with():
 
 def test_a_restart_waits_until_it_can_be_done_at_once():
     wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
-    noted = Records(known=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
+    noted = Records(chain=READER, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}), has_begun=True)
     first = info("f1-0.0", last=Offset("6-0"), readers={"f1-1": Offset("6-0")})
     facts = {"has_query": True, "records": noted, "desired": wanting(wider)}
     runs = replace(snapshot(READER, FragmentState.RUNNING, channels={"f1-0.0": first}, **facts), actual=Actual(
@@ -243,7 +243,7 @@ def test_a_query_is_told_between_two_batches_where_only_the_channels_of_its_stre
     second = info("f1-0.1", readers={"f1-1": START})
     runs = replace(snapshot(
         READER, FragmentState.RUNNING, channels={"f1-0.0": first, "f1-0.1": second}, has_query=True,
-        records=Records(known=READER, progress=CheckpointProgress(3, True, None, offsets), has_begun=True),
+        records=Records(chain=READER, progress=CheckpointProgress(3, True, None, offsets), has_begun=True),
         desired=wanting(wider)), actual=Actual("f1-1", FragmentState.RUNNING, inputs=READER.inputs))
     assert decide(runs, Restart(wider)) == (do.HoldQuery(), do.Again(Restart(wider)))
     assert decide(replace(runs, is_held=False), Restart(wider)) == (do.RetryAt(60_030),)
@@ -268,7 +268,7 @@ def test_a_query_is_told_between_two_batches_where_only_the_channels_of_its_stre
 def test_a_query_that_has_run_for_hours_ends_its_batch_before_a_restart_too():
     wider = replace(READER, threads=2)
     half = Records(
-        known=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}, planned_ms=30_000))
+        chain=READER, progress=CheckpointProgress(3, False, None, {"f1-0.0": Offset("6-0")}, planned_ms=30_000))
     runs = snapshot(
         READER, FragmentState.RUNNING, channels={"f1-0.0": info("f1-0.0", readers={"f1-1": START})}, has_query=True,
         records=half, desired=wanting(wider), since_ms=-10**8)

@@ -14,7 +14,7 @@ import pytest
 from scheduler.contracts.desired import DesiredState
 from workers.engine.agents.node_files.node_store import TAKEN, NodeStore
 from workers.engine.agents.supervising.saved_parts import SavedParts
-from workers.engine.agents.supervising.usage_attribution import _kept
+from workers.engine.agents.supervising.usage_attribution import _stored_figure
 from workers.engine.files.closing import FileLimits
 from workers.engine.files.folder import META, STATE
 from workers.engine.files.keeper import FileKeeper
@@ -94,7 +94,7 @@ def test_a_part_that_is_of_no_time(tmp_path):
 @pytest.mark.parametrize("put", [*PUT.values(), TEXTS["no number"]], ids=[*PUT, "no number"])
 def test_what_a_slot_keeps_of_its_memory(tmp_path, put):
     put(tmp_path / "base_mb")
-    assert ends(lambda: [_kept(tmp_path / "base_mb")]) == [None]
+    assert ends(lambda: [_stored_figure(tmp_path / "base_mb")]) == [None]
 
 
 @pytest.mark.parametrize("put", PUT.values(), ids=PUT)
@@ -109,7 +109,7 @@ def test_marks_of_what_was_taken(tmp_path, put):
 @pytest.mark.parametrize("put", [*PUT.values(), *ARROW.values()], ids=[*PUT, *ARROW])
 def test_what_trials_are_fed_with(tmp_path, put):
     put(tmp_path / "feed.arrow")
-    assert ends(lambda: [feed.kept(tmp_path / "feed.arrow")]) == [None]
+    assert ends(lambda: [feed.read_kept(tmp_path / "feed.arrow")]) == [None]
 
 
 @pytest.mark.parametrize("name", [STATE, "0-000000000001.staged"])

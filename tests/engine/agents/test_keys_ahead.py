@@ -197,7 +197,7 @@ def test_a_bundle_is_ready_when_it_stands_by_and_rounds_are_short(facts, comes):
 
 def test_who_gives_keys_away_reads_what_came_before_soon():
     giver = replace(READER, writers={})
-    records = Records(known=giver, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}))
+    records = Records(chain=giver, progress=CheckpointProgress(3, True, None, {"f1-0.0": Offset("6-0")}))
     behind = snapshot(
         giver, FragmentState.RUNNING, has_query=True, records=records, desired=wanting(giver),
         channels={"f1-0.0": info("f1-0.0", last=Offset("7-0"), readers={"f1-1": Offset("6-0")})},

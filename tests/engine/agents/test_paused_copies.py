@@ -177,7 +177,7 @@ def test_a_paused_query_goes_on_paused_where_two_nodes_are_lost_one_after_the_ot
 ) -> None:
     world = World(tmp_path, dies_at=dies_at)
     world.goes_on(("n1", "n2", "n3"))
-    report = world.sides["n1"].copies.told(BEFORE.id)
+    report = world.sides["n1"].copies.facts_of(BEFORE.id)
     assert (report["survives"], report["held_by"]) == (2, ("n2", "n3")) and "not_copied" not in report
     assert not world.channels.info("f1-0.0").readers, "nobody waits for it, nor for its copies"
     second = world.lose("n1", AFTER, ("n2", "n3"))
@@ -185,7 +185,7 @@ def test_a_paused_query_goes_on_paused_where_two_nodes_are_lost_one_after_the_ot
     world.goes_on((second, third))
     run = world.sides[second].runs[AFTER.id]
     assert run.state is FragmentState.STOPPED and world.stores[second].has(AFTER.id, "paused")
-    assert world.sides[second].copies.told(AFTER.id)["held_by"] == (third,), "it is protected again"
+    assert world.sides[second].copies.facts_of(AFTER.id)["held_by"] == (third,), "it is protected again"
     assert world.lose(second, AGAIN, (third,)) == third
     world.goes_on((third,))
     name, begun = resumed(world, third)

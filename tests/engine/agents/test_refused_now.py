@@ -56,7 +56,7 @@ def compile_there(store: SlotStore, instruction: Compile) -> tuple[FragmentRun, 
 def test_a_refused_task_that_nobody_wants_any_more_is_left_out_for_good(store):
     run, engine = compile_there(store, Compile(WHOLE, unwanted=1))
     assert engine.compiled == [3, 2] and run.fragment.tasks == WHOLE.tasks[:2]
-    assert store.known("f1-0").tasks == WHOLE.tasks[:2]
+    assert store.known_fragment("f1-0").tasks == WHOLE.tasks[:2]
 
 
 @pytest.mark.parametrize(("whole", "unwanted"), [(WHOLE, 0), (STATEFUL, 1), (STATEFUL, 2)])

@@ -136,7 +136,7 @@ def test_who_says_much_is_read_slowly(each_bytes: int, every_s: float, waited_s:
     """Five of the longest lines without a pause: 16 MiB are read at once, and the rest at 2 MiB/s."""
     now_s, waits = [0.0], []
 
-    def said() -> Iterator[bytes]:
+    def spoken_lines() -> Iterator[bytes]:
         for _ in range(5):
             now_s[0] += every_s
             yield b"x" * each_bytes
@@ -145,7 +145,7 @@ def test_who_says_much_is_read_slowly(each_bytes: int, every_s: float, waited_s:
         waits.append(wait_s)
         now_s[0] += wait_s
 
-    assert len(list(paced(said(), monotonic_s=lambda: now_s[0], sleep=sleep))) == 5
+    assert len(list(paced(spoken_lines(), monotonic_s=lambda: now_s[0], sleep=sleep))) == 5
     assert sum(waits) == pytest.approx(waited_s)
 
 

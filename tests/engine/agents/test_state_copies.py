@@ -163,7 +163,7 @@ def test_boundaries_are_counted_from_the_first_batch_that_is_repeated() -> None:
 def test_one_that_repeats_does_not_end_before_it_has_come_to_what_was_published() -> None:
     def ends(last: str) -> bool:
         records = Records(
-            known=READER, begun=RestorePoint(batch_bases={READER.written[0]: 4}, repeats=True), has_begun=True,
+            chain=READER, begun=RestorePoint(batch_bases={READER.written[0]: 4}, repeats=True), has_begun=True,
             progress=CheckpointProgress(2, True, None, {"f1-0.0": Offset("6-0")}))
         channels = {READER.written[0]: replace(info(READER.written[0]), last=Offset(last)), "f1-0.0": info("f1-0.0")}
         seen = snapshot(
@@ -179,7 +179,7 @@ def test_one_that_repeats_does_not_read_other_channels_before_it_has_come_to_wha
 
     def seen(last: str, *, has_query: bool = True) -> Snapshot:
         records = Records(
-            known=READER, begun=RestorePoint(batch_bases={READER.written[0]: 4}, repeats=True), has_begun=True,
+            chain=READER, begun=RestorePoint(batch_bases={READER.written[0]: 4}, repeats=True), has_begun=True,
             progress=CheckpointProgress(2, True, None, {"f1-0.0": Offset("6-0")}))
         place = Offset("6-0")
         channels = {
@@ -298,20 +298,20 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
         return copies_told(texts(broker.hgetall(keys.copies(BEFORE.id)))).get("n2")
 
     assert owner.turn(BEFORE) == [], "it has done no batch"
-    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 0, "not_copied": NO_BATCH}
+    assert owner.copies.facts_of(BEFORE.id) == {"survives": 0, "copies": 0, "not_copied": NO_BATCH}
     owner.turn(AFTER)
-    assert owner.copies.told(AFTER.id)["copies"] == 1, "it goes on with the state of another"
+    assert owner.copies.facts_of(AFTER.id)["copies"] == 1, "it goes on with the state of another"
     owner.has_done(0, '{"f1-0.0":"2-0"}')
     assert owner.turn(BEFORE) == [("n2",)]
     copy(0, "2-0")
     assert owner.turn(BEFORE) == [] and whole() is None
-    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": ON_ITS_WAY}
+    assert owner.copies.facts_of(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": ON_ITS_WAY}
     holder.turn()
     assert whole().places == {"f1-0.0": (2, 0)} and whole().bases == {"f1-1.0": 1}
-    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id) == {
+    assert owner.turn(BEFORE) == [] and owner.copies.facts_of(BEFORE.id) == {
         "survives": 1, "copies": 1, "held_by": ("n2",), "copied_at_ms": holder.now_ms, "lacks_none": True}
     owner.has_done(1, '{"f1-0.0":"5-0"}')
-    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id)["copied_at_ms"] == owner.now_ms, "not yet"
+    assert owner.turn(BEFORE) == [] and owner.copies.facts_of(BEFORE.id)["copied_at_ms"] == owner.now_ms, "not yet"
     assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
     copy(1, "5-0")
     owner.turn(BEFORE)
@@ -327,17 +327,17 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
         owner.copies.turn(
             DesiredState(slots={"0": WantedSlot((BEFORE, heir))}),
             {BEFORE.id: Actual(BEFORE.id, FragmentState.RUNNING)}, ())
-        assert owner.copies.told(BEFORE.id).items() >= {"held_by": ("n2",), **expected}.items()
+        assert owner.copies.facts_of(BEFORE.id).items() >= {"held_by": ("n2",), **expected}.items()
         owner.store.record_begun(heir.id, RestorePoint())
     shared = replace(BEFORE, inputs=(replace(BEFORE.inputs[0], shared=True),))
     broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")
     assert owner.turn(shared, later_ms=20_000) == [] and not channels.info("f1-0.0").readers, "it holds nobody back"
-    assert whole() is None and "others need its stream" in owner.copies.told(BEFORE.id)["not_copied"]
+    assert whole() is None and "others need its stream" in owner.copies.facts_of(BEFORE.id)["not_copied"]
     owner.node_store.write_copy_wishes(CopyWishes({}, {}, ("n1", "n2")))
     owner.turn(replace(BEFORE, tasks=()))
-    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": NO_ROOM}
+    assert owner.copies.facts_of(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": NO_ROOM}
     owner.turn()
-    assert not owner.copies.told(BEFORE.id), "it runs here no more"
+    assert not owner.copies.facts_of(BEFORE.id), "it runs here no more"
 
 
 def test_gifts_that_go_ahead_are_no_copies_that_nobody_wants(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def test_a_record_survives_its_slot(tmp_path):
 def test_another_slot_knows_the_chain_of_a_checkpoint(tmp_path):
     SlotStore(tmp_path, tmp_path / "slot-0").record(fragment("f1-0"))
     other = SlotStore(tmp_path, tmp_path / "slot-1")
-    assert other.known("f1-0") == fragment("f1-0")
-    assert other.known("f9-9") is None
+    assert other.known_fragment("f1-0") == fragment("f1-0")
+    assert other.known_fragment("f9-9") is None
 
 
 def test_a_fragment_has_begun_when_a_batch_was_planned(tmp_path):

@@ -60,13 +60,13 @@ class _Sequence:
 
     def __init__(self, shares: tuple[float, ...]) -> None:
         self._shares = shares
-        self._had = [0] * len(shares)
+        self._counts = [0] * len(shares)
         self._parts = array("H")
 
     def up_to(self, count: int) -> array[int]:
         for position in range(len(self._parts), count):
-            part = _next(self._shares, self._had, position)
-            self._had[part] += 1
+            part = _next(self._shares, self._counts, position)
+            self._counts[part] += 1
             self._parts.append(part)
         return self._parts
 

@@ -144,7 +144,7 @@ class S3Sink(Elsewhere):
         self._bucket += 1
         self.name = f"city{self._bucket}"
         self._server.client.create_bucket(Bucket=self.name)
-        self._taken: list[int] = []
+        self._taken_numbers: list[int] = []
 
     def task(self, **config: Any) -> Task:
         return Task(f"o{self._bucket}", "to_s3", {
@@ -152,7 +152,7 @@ class S3Sink(Elsewhere):
             **config})
 
     def numbers(self) -> Counter[int]:
-        counts = Counter(self._taken)
+        counts = Counter(self._taken_numbers)
         try:
             objects = self._server.client.list_objects_v2(Bucket=self.name, Prefix="a/b/").get("Contents", [])
         except self._server.client.exceptions.NoSuchBucket:
@@ -167,7 +167,7 @@ class S3Sink(Elsewhere):
 
     def break_(self) -> None:
         """Whoever reads the bucket takes what is in it, and the bucket with it."""
-        self._taken = list(self.numbers().elements())
+        self._taken_numbers = list(self.numbers().elements())
         for entry in self._server.client.list_objects_v2(Bucket=self.name).get("Contents", []):
             self._server.client.delete_object(Bucket=self.name, Key=entry["Key"])
         self._server.client.delete_bucket(Bucket=self.name)
@@ -187,7 +187,7 @@ class DeltaSink:
 
     def anew(self) -> None:
         self._table += 1
-        self._place, self._taken = "", []
+        self._place, self._taken_numbers = "", []
         if self._server:
             self._server.client.create_bucket(Bucket=f"city{self._table}")
             self._place = f"s3://city{self._table}/tables/sunk"
@@ -211,7 +211,7 @@ class DeltaSink:
         except TableNotFoundError:
             return Counter()
         assert all(row["text"] == f"event {int(row['n'])}" for row in rows)
-        return Counter(self._taken) + Counter(row["n"] for row in rows)
+        return Counter(self._taken_numbers) + Counter(row["n"] for row in rows)
 
     def delete(self) -> None:
         """The table is gone, with all that was in it."""
@@ -246,7 +246,7 @@ class DeltaSink:
 
     def break_(self) -> None:
         """The table gets other columns, and loses its rows."""
-        self._taken = list(self.numbers().elements())
+        self._taken_numbers = list(self.numbers().elements())
         self._overwrite(pa.table({"n": pa.array([], pa.int64()), "other": pa.array([], pa.string())}))
 
     def mend(self) -> None:

@@ -119,7 +119,7 @@ def test_avro_is_read_by_its_registry_and_what_is_not_avro_is_told(
     schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
     hosts = rig.environment["WEIR_CONNECTOR_HOSTS"]
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", f"{hosts},registry.example.org:8081")
-    monkeypatch.setattr(Registry, "_asked", lambda self, number: {"schema": schema})
+    monkeypatch.setattr(Registry, "_registry_answer", lambda self, number: {"schema": schema})
     rig.produce(b"\0\0\0\0\1\x0e", b'{"n": 8}', b"\0\0\0\0\1\x12")
     config = config_of(rig, columns=["n:bigint"], format="avro", registry="http://registry.example.org:8081")
     reader = open_kafka(Opening("t", config))

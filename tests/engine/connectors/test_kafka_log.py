@@ -92,7 +92,7 @@ class PlayedConsumer:
         assert options["isolation.level"] == "read_committed" and options["auto.offset.reset"] == "error"
         self._tells_ends = options["enable.partition.eof"]
         self._places: dict[int, int] = {}
-        self._told: dict[int, int] = {}
+        self._told_ends: dict[int, int] = {}
 
     def get_watermark_offsets(self, part: Any, *, timeout: float) -> tuple[int, int]:
         return self.topic.low.get(part.partition, 0), len(self.topic.partitions[part.partition])
@@ -100,7 +100,7 @@ class PlayedConsumer:
     def assign(self, parts: list[Any]) -> None:
         assert all(part.partition in self.topic.partitions for part in parts), "no such partition"
         self._places = {part.partition: part.offset for part in parts}
-        self._told = {}
+        self._told_ends = {}
 
     def consume(self, count: int, *, timeout: float) -> list[Record]:
         got: list[Record] = []
@@ -115,8 +115,8 @@ class PlayedConsumer:
                     got.append(Record(part, place, body, b"k"))
                 place += 1
             self._places[part] = place
-            if self._tells_ends and place == len(log) and self._told.get(part) != place and len(got) < count:
-                self._told[part] = place  # once at each end
+            if self._tells_ends and place == len(log) and self._told_ends.get(part) != place and len(got) < count:
+                self._told_ends[part] = place  # once at each end
                 got.append(Record(part, place, wrong=KafkaError._PARTITION_EOF))
         return got
 

@@ -228,7 +228,7 @@ def test_while_a_source_waits_a_server_that_sends_on_fills_no_memory(monkeypatch
         reader = reader_of(port)
         for _ in range(5_000):
             reader.rest(0.0)
-        assert 0 < len(reader._got) <= MOST_MESSAGES and reader._got_bytes <= MOST_BYTES + len(flood)
+        assert 0 < len(reader._messages) <= MOST_MESSAGES and reader._got_bytes <= MOST_BYTES + len(flood)
         assert reader.poll(1).messages, "and what came is given"
         reader._client.disconnect()
 

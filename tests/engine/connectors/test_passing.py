@@ -251,7 +251,7 @@ def test_what_a_dead_node_does_not_let_go_is_taken_by_force_and_it_writes_no_mor
         nodes.begin("n2", part)
     nodes.turn("n2")
     assert nodes.holder() == ("n1", "n1"), "it may let go yet"
-    assert nodes.hosts["n2"]._awaited["s"].state == "starting"
+    assert nodes.hosts["n2"]._awaited_sources["s"].state == "starting"
     token = nodes.hosts["n1"]._runners["s"].token
     monkeypatch.setattr(host_module, "HELD_MS", 0)
     monkeypatch.setattr(hosting, "HELD_MS", 0)

@@ -26,11 +26,11 @@ def test_only_live_sources_are_read():
 
 def test_a_paused_source_has_no_readers_and_is_known():
     [source] = selected(fragment_of(SOURCE, active=0)).values()
-    assert not source.readers and source.known == {"f1-0"}
+    assert not source.readers and source.known_readers == {"f1-0"}
 
 
 def test_an_heir_waits_for_all_before_it_and_the_source_stays_the_same():
     outgoing = (fragment_of(SOURCE, "f1-0"), fragment_of(SOURCE, "f2-0", inherits=("f1-0",)))
     [source] = selected(fragment_of(SOURCE, "f3-0", inherits=("f2-0",)), outgoing=outgoing).values()
     assert source.readers == {"f3-0": {"f1-0", "f2-0"}}
-    assert source.known == {"f1-0", "f2-0", "f3-0"}
+    assert source.known_readers == {"f1-0", "f2-0", "f3-0"}

@@ -270,7 +270,7 @@ def test_what_is_kept_is_written_again_on_request(host, rig):
     query.send(range(110, 120))
     require(rig, range(100, 120), host)
     SinkStore(host.broker).ask(query.channel, Order(SINCE, since_ms))
-    until(lambda: not SinkStore(host.broker).asked(query.channel), saying=lambda: host.report)
+    until(lambda: not SinkStore(host.broker).oldest_order(query.channel), saying=lambda: host.report)
     expected = {n: 2 if n >= 110 and not rig.task().config.get("key") else 1 for n in range(100, 120)}
     counts = until(lambda: (counts := rig.numbers()) and set(counts) == set(expected) and counts)
     assert counts == expected or (not rig.exact and all(counts[n] >= times for n, times in expected.items()))

@@ -51,7 +51,7 @@ class Sink:
     def __init__(self, root: Path, format: str) -> None:
         self.folder, self.checkpoint = root / "sink" / "f1-0", root / "checkpoint"
         self.format = format
-        self._known: dict[tuple[object, ...], list[int]] = {}
+        self._numbers_by_file: dict[tuple[object, ...], list[int]] = {}
         self.next_event, self.batch = 0, 0
         self.staging: Staging | None = None
         self.zombies: list[tuple[Staging, int, list[int]]] = []
@@ -105,9 +105,9 @@ class Sink:
     def _read(self, path: Path) -> list[int]:
         status = path.stat()
         key = (path.name, status.st_ino, status.st_mtime_ns, status.st_size)
-        if key not in self._known:
-            self._known[key] = read(path)
-        return self._known[key]
+        if key not in self._numbers_by_file:
+            self._numbers_by_file[key] = read(path)
+        return self._numbers_by_file[key]
 
 
 def batches_of(format: str, events: list[int]) -> list[pa.RecordBatch]:

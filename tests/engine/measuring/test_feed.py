@@ -55,14 +55,14 @@ def test_a_file_keeps_events_and_their_schema(tmp_path):
 @pytest.mark.parametrize("left", [0, 1, 0.5, -1])
 def test_a_file_that_a_power_loss_cut_short_is_as_good_as_none(tmp_path, left: float):
     path = tmp_path / "f.arrow"
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
     feed.write(path, [events(30)], schema_json="{}")
     whole = path.read_bytes()
-    assert feed.kept(path).events.num_rows == 30
+    assert feed.read_kept(path).events.num_rows == 30
     path.write_bytes(whole[:int(left * len(whole)) if isinstance(left, float) else left])
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
     path.write_bytes(bytes(len(whole)))
-    assert feed.kept(path) is None
+    assert feed.read_kept(path) is None
 
 
 def test_a_file_is_there_once_it_is_on_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch):
@@ -120,7 +120,7 @@ def test_what_was_fed_is_told_of_any_time_and_whether_a_full_channel_was_why():
     assert (feeding.offered_per_s(0.0, 9.0), feeding.held_back(0.0, 9.0)) == (100.0, False), "it said nothing"
     feeding.began_s = 1_000.0
     for passed_s, sent, held_back in ((1.0, 100, 0), (2.0, 200, 0), (4.0, 300, 0), (5.0, 310, 3), (6.0, 310, 9)):
-        feeding._said.put({"passed_s": passed_s, "sent": sent, "held_back": held_back})
+        feeding._messages.put({"passed_s": passed_s, "sent": sent, "held_back": held_back})
     assert (feeding.offered_per_s(1_001.0, 1_002.0), feeding.held_back(1_001.0, 1_002.0)) == (100.0, False)
     assert (feeding.offered_per_s(1_002.0, 1_004.0), feeding.held_back(1_002.0, 1_004.5)) == (50.0, False)
     assert (feeding.offered_per_s(1_004.0, 1_006.0), feeding.held_back(1_004.0, 1_006.0)) == (5.0, True)
@@ -129,7 +129,7 @@ def test_what_was_fed_is_told_of_any_time_and_whether_a_full_channel_was_why():
 def test_a_feeder_that_has_ended_is_no_finding_about_the_task():
     with Feeding(100.0) as feeding:
         feeding.check()
-        feeding._goes = True
+        feeding._has_begun = True
         feeding.check()
         [pid] = feeding.pids
         os.kill(pid, signal.SIGKILL)

@@ -44,7 +44,7 @@ def test_python_workers_end_with_a_trial_unless_others_have_come_to_need_them(
     made = Host(SimpleNamespace(task_types={}, spark=spark, listener=listener, channels=None, data_dir=tmp_path))
     made._fragment, made._query = "trial-1", trial
     assert made.end() == {} and ended == ["all"] * ends
-    made._hurried = {"trial-1": trial}
+    made._warm_queries = {"trial-1": trial}
     assert made.rest() == {} and ended == ["all"] * (2 * ends)
 
 

@@ -153,7 +153,7 @@ class Rig(Watched):
     command: Sequence[str] = (sys.executable, "-m", "workers.engine.agents.node_agent")
     process: Any = None
     channels: Channels = field(init=False)
-    _wanted: tuple[Estate, Mapping[str, str] | None] | None = None
+    _published: tuple[Estate, Mapping[str, str] | None] | None = None
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def __post_init__(self) -> None:
@@ -205,7 +205,7 @@ class Rig(Watched):
     def publish(self, estate: Estate, *, when_behind: Mapping[str, str] | None = None) -> None:
         with self._turn:
             self.version += 1
-            self._wanted = (estate, when_behind)
+            self._published = (estate, when_behind)
             self.want(replace(estate, generation=self.version), when_behind=when_behind)
 
     @contextmanager
@@ -216,9 +216,9 @@ class Rig(Watched):
 
         def repace() -> None:
             with self._turn:
-                if self._wanted is not None:
-                    self.paces_ms = {name: chance.choice(paces_ms) for name in sorted(self._wanted[0].fragments)}
-                    self.publish(self._wanted[0], when_behind=self._wanted[1])
+                if self._published is not None:
+                    self.paces_ms = {name: chance.choice(paces_ms) for name in sorted(self._published[0].fragments)}
+                    self.publish(self._published[0], when_behind=self._published[1])
 
         try:
             with meanwhile(repace, every_s=every_s):

@@ -59,17 +59,17 @@ class Batch:
 
     def __init__(self, host: FoldHost, folder: Path, number: int, fold: bytes) -> None:
         self._host = host
-        self._here, self._there = socket.socketpair()
+        self._near_end, self._far_end = socket.socketpair()
         place = str(folder).encode()
         self.began = self._ask(BEGIN, struct.pack(">qi", number, len(place)) + place + fold)
 
     def _ask(self, what: int, body: bytes) -> tuple[int, bytes]:
-        sender = threading.Thread(target=self._here.sendall, args=(HEAD.pack(len(body), what) + body,))
+        sender = threading.Thread(target=self._near_end.sendall, args=(HEAD.pack(len(body), what) + body,))
         sender.start()
-        self._host.serve(self._there)
+        self._host.serve(self._far_end)
         sender.join()
-        length, letter = HEAD.unpack(self._here.recv(HEAD.size, socket.MSG_WAITALL))
-        return letter, self._here.recv(length, socket.MSG_WAITALL) if length else b""
+        length, letter = HEAD.unpack(self._near_end.recv(HEAD.size, socket.MSG_WAITALL))
+        return letter, self._near_end.recv(length, socket.MSG_WAITALL) if length else b""
 
     def work(self, events: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         rows = pa.RecordBatch.from_pylist([{"_key": key, "n": number} for key, number in events], schema=READS)
@@ -88,8 +88,8 @@ class Batch:
         assert self._ask(SAVE, b"")[0] == DONE
 
     def end(self) -> None:
-        self._here.close()
-        assert not self._host.serve(self._there)
+        self._near_end.close()
+        assert not self._host.serve(self._far_end)
 
 
 events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1, max_size=6)

@@ -47,14 +47,14 @@ def handed_over(rig: Rig, new: tuple[str, ...], old: tuple[str, ...]) -> float:
 
 def check_pauses_told(rig: Rig, *heirs: str) -> None:
     """Slots tell once of each heir for how long nothing worked at its tasks."""
-    def told() -> list[str]:
+    def paused_heirs() -> list[str]:
         events = [fields for _, fields in rig.broker.xrange(keys.EVENTS) if fields[b"kind"] == b'"handed_over"']
         assert all(json.loads(fields[b"gap_ms"]) >= 0 for fields in events)
         assert not any(json.loads(fields[b"between_nodes"]) for fields in events)
         return [heir for fields in events if (heir := json.loads(fields[b"fragment"])) in heirs]
 
-    rig.wait(lambda: set(told()) == set(heirs), what=f"the pauses of {heirs}")
-    assert len(told()) == len(heirs)
+    rig.wait(lambda: set(paused_heirs()) == set(heirs), what=f"the pauses of {heirs}")
+    assert len(paused_heirs()) == len(heirs)
 
 
 def check_out(events: list[dict]) -> None:

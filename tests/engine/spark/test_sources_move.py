@@ -68,14 +68,14 @@ class WithOutside(Moving):
             if task in part.tasks)
         self.hosts.wait(lambda: self.holders() == where, what=f"source and sink on {where}, not {self.holders()}")
 
-    def kept(self) -> list[tuple[int, float]]:
+    def kept_rows(self) -> list[tuple[int, float]]:
         """Numbers and sums in the output."""
         return [(event["n"], event["sum"]) for event in self.hosts.events(self.out)]
 
     def arrives(self, number: int | None = None) -> None:
         """Wait until a number has arrived at both ends, one that is given from now on unless told."""
         newest = self.outside.given + 1 if number is None else number
-        for what, rows in (("the output", self.kept), ("the other system", self.outside.rows)):
+        for what, rows in (("the output", self.kept_rows), ("the other system", self.outside.rows)):
             self.hosts.wait(lambda: newest in {n for n, _ in rows()}, what=f"{newest} in {what}")  # noqa: B023
 
     def signal_host(self, node: str, number: signal.Signals) -> bool:
@@ -102,7 +102,7 @@ class WithOutside(Moving):
         given, outside = self.outside.given, self.outside
         self.arrives(given - 1)
         time.sleep(2)  # what would come twice
-        events, output = self.hosts.events(self.out), self.kept()
+        events, output = self.hosts.events(self.out), self.kept_rows()
         assert [number_of(event["_seq"]) for event in events] == list(range(len(events)))
         numbers = [n for n, _ in output]
         assert sorted(set(numbers)) == list(range(given))

@@ -44,7 +44,7 @@ def test_no_greedy_answer_is_cheaper_for_its_alternates(case: tuple[AdaptationPr
 
 def test_what_is_too_much_is_left_to_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     """With effort for nothing there is no exact answer, and there is one all the same."""
-    problem, rates = _one()
+    problem, rates = _problem()
     assert is_small(problem, problem.conditions(rates))
     monkeypatch.setattr("scheduler.adaptation.exact_cores.EFFORT", 0.0)
     assert most_profitable(problem, problem.conditions(rates)) is None
@@ -52,11 +52,11 @@ def test_what_is_too_much_is_left_to_the_search(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_case_with_many_choices_or_much_to_do_is_not_small() -> None:
-    problem, _ = _one()
+    problem, _ = _problem()
     assert not is_small(problem, problem.conditions({"a": 1e6}))
 
 
-def _one() -> tuple[AdaptationProblem, dict[str, float]]:
+def _problem() -> tuple[AdaptationProblem, dict[str, float]]:
     from .test_adaptations import line_problem
 
     return line_problem(), {"a": 20.0}

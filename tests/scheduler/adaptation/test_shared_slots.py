@@ -69,12 +69,12 @@ def test_a_chain_lets_through_what_its_fullest_slot_does(case: tuple) -> None:
 def test_what_is_chosen_helps_and_is_not_taken_back_at_the_same_load(case: tuple, algorithm: str) -> None:
     problem, conditions, active, room = case
 
-    def asked(on: dict[str, str]):
+    def answer_to(on: dict[str, str]):
         return choose_on_slots(
             problem, conditions, on, room, kind=ADAPTATIONS[algorithm])
 
-    first = asked(active)
-    assert asked(active) == first, "the same comes to the same"
+    first = answer_to(active)
+    assert answer_to(active) == first, "the same comes to the same"
     low, high = problem.least - problem.tolerance, problem.least + problem.tolerance
     if low < first.now.throughput < high:
         assert not first.switches
@@ -89,7 +89,7 @@ def test_what_is_chosen_helps_and_is_not_taken_back_at_the_same_load(case: tuple
     for _ in range(8):
         assert on not in been, "nothing goes back and forth"
         been.append(on)
-        answer = asked(on)
+        answer = answer_to(on)
         if not answer.switches:
             break
         on = dict(answer.chosen.active)

@@ -162,11 +162,11 @@ def test_each_alert_of_a_group_is_told_once_and_an_end_is_told_after_a_beginning
         if move == "fire":
             members.setdefault(key, Member(key))
         elif move == "resolve_all":
-            members = {k: Member(k, True, m.told, m.quiet) for k, m in members.items()}
+            members = {k: Member(k, True, m.is_told, m.quiet) for k, m in members.items()}
         elif key in members and move != "nothing":
             member = members[key]
             members[key] = Member(
-                key, member.resolved or move == "resolve", member.told,
+                key, member.resolved or move == "resolve", member.is_told,
                 {"quiet": True, "loud": False}.get(move, member.quiet))
         outcome = look_at(group, members.values(), now_s)
         if outcome.notice:
@@ -190,7 +190,7 @@ def test_many_alerts_of_one_cause_are_one_notice_and_later_ones_wait() -> None:
     assert look_at(Group(100), members, 100 + WAIT_S - 1).notice is None
     first = look_at(Group(100), members, 100 + WAIT_S).notice
     assert (first.what, len(first.members)) == (FIRED, 40)
-    later = [*(Member(member.key, told=True) for member in members), Member("late")]
+    later = [*(Member(member.key, is_told=True) for member in members), Member("late")]
     assert look_at(Group(100, 115), later, 115 + WINDOW_S - 1).notice is None
     assert look_at(Group(100, 115), later, 115 + WINDOW_S).notice.members == ["late"]
 

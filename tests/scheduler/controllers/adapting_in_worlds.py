@@ -47,7 +47,7 @@ class WorldAdaptation:
     every_s, usual = 60.0, Policy()
 
     def __init__(self) -> None:
-        self._own = Adapting()
+        self._controller = Adapting()
 
     def on(self, values: Mapping[tuple[str, str], str], subject: str) -> tuple[str, ...]:
         """The alternates of a dataflow that are on."""
@@ -63,10 +63,10 @@ class WorldAdaptation:
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        return self._own.check(promise, effect)
+        return self._controller.check(promise, effect)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        return self._own.rollback(decision)
+        return self._controller.rollback(decision)
 
 
 def _rounded(load: float) -> float:

@@ -33,7 +33,7 @@ class RealInWorlds:
     alongside = False
 
     def __init__(self, controller: Isolating | Remeasuring, subjects: tuple[str, ...], aspect: Aspect) -> None:
-        self._own, self.subjects, self._aspect = controller, subjects, aspect
+        self._controller, self.subjects, self._aspect = controller, subjects, aspect
         self.name = self.title = controller.name
         self.every_s, self.usual = controller.every_s, controller.usual
 
@@ -42,10 +42,10 @@ class RealInWorlds:
         return values[self._aspect, stream_of(subject) if subject in CHAINS else subject]
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        return self._own.check(promise, effect)
+        return self._controller.check(promise, effect)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        return self._own.rollback(decision)
+        return self._controller.rollback(decision)
 
 
 class WorldIsolation(RealInWorlds):
@@ -55,7 +55,7 @@ class WorldIsolation(RealInWorlds):
         super().__init__(Isolating(), CHAINS, Aspect.STREAM)
 
     def evaluate(self, evidence: Seen, policies: Mapping[str, Policy]) -> Evaluation:
-        return self._own.evaluate(HoldUps(tuple(
+        return self._controller.evaluate(HoldUps(tuple(
             _hold_up(subject, load) for subject, (load, carriage) in sorted(evidence.items())
             if carriage == Carriage.WITHIN and math.isfinite(load) and load > LOAD)), policies)
 
@@ -67,7 +67,7 @@ class WorldRemeasuring(RealInWorlds):
         super().__init__(Remeasuring(), PROFILES, Aspect.PROFILE)
 
     def evaluate(self, evidence: Seen, policies: Mapping[str, Policy]) -> Evaluation:
-        return self._own.evaluate(ProfileEvidence(tuple(
+        return self._controller.evaluate(ProfileEvidence(tuple(
             _reading(subject, load, profile) for subject, (load, profile) in sorted(evidence.items())
             if math.isfinite(load) and load > 0)), policies)
 
@@ -78,7 +78,7 @@ class WorldRemeasuring(RealInWorlds):
         comparison = MeasureSample(effect.begin_s, {measure: median(
             figure if figure >= 0 else math.inf for figure in figures) for measure, figures in seen.items()}
             if enough else {})
-        return self._own.check(promise, Effect(effect.begin_s, (comparison,) if enough else ()))
+        return self._controller.check(promise, Effect(effect.begin_s, (comparison,) if enough else ()))
 
 
 class WorldFuser(RealInWorlds):

@@ -277,7 +277,7 @@ class World:
 
 def faults(world: World) -> list[str]:
     """What the loop did that it must not, by the world's log; none where all is well."""
-    judges = (_budgets, _back_and_forth, _restless, _half_done, _promises, _begun)
+    judges = (_budgets, _back_and_forth, _restless, _half_done, _promises, _begun_rounds)
     return [fault for judge in judges for fault in judge(world)]
 
 
@@ -330,7 +330,7 @@ def _restless(world: World) -> Iterator[str]:
             since_s = max(other.ended_s or math.inf, other.back_s or 0.0)
             if other.key == turn.key or _about(other) != _about(turn) or not 0 < turn.begun_s - since_s < DAY_S:
                 continue
-            if other.refused or (other.phase in {ROLLED_BACK, BROKEN} and _same(other.decision, turn.decision)):
+            if other.refused or (other.phase in {ROLLED_BACK, BROKEN} and _are_equal(other.decision, turn.decision)):
                 yield f"{turn.key} tries {turn.decision.target} again, after {other.key}"
 
 
@@ -338,7 +338,7 @@ def _about(turn: Round) -> tuple[str, str]:
     return turn.controller, turn.decision.target
 
 
-def _same(one: Decision, other: Decision) -> bool:
+def _are_equal(one: Decision, other: Decision) -> bool:
     return {(change.what, change.after) for change in one.changes} == {
         (change.what, change.after) for change in other.changes}
 
@@ -376,7 +376,7 @@ def _promises(world: World) -> Iterator[str]:
             yield f"{turn.key} ended broken: good {carried.is_good}, {turn.mode}"
 
 
-def _begun(world: World) -> Iterator[str]:
+def _begun_rounds(world: World) -> Iterator[str]:
     """No team has two rounds of a controller in flight, but for those that go alongside others, of which no two are
     about the same or move at once; nothing begins that is off, or by what was long ago."""
     for key, (turn, policies) in world.decided.items():

@@ -170,8 +170,8 @@ class Played:
     blocks: list[Block] = field(default_factory=list)
     moves: list[tuple[float, str, Block]] = field(default_factory=list)  # when, "fused" or "cut", into or from what
     _todo: dict[str, Command] = field(default_factory=dict)
-    _done: dict[str, str] = field(default_factory=dict)  # progress by round
-    _made: dict[str, tuple[Block, ...]] = field(default_factory=dict)  # by round: what it fused
+    _phases: dict[str, str] = field(default_factory=dict)  # progress by round
+    _fused_blocks: dict[str, tuple[Block, ...]] = field(default_factory=dict)  # by round: what it fused
 
     def __post_init__(self) -> None:
         self.queries = tuple("abcdef"[:len(self.shares)])
@@ -199,7 +199,7 @@ class Played:
         """The chains of rounds in force; of one that was made in several only the newest can be taken back."""
         seen: set[Block] = set()
         for turn in reversed(self.state.rounds):
-            made = self._made.get(turn.key)
+            made = self._fused_blocks.get(turn.key)
             block = None if made is None else joined(made)
             if block in self.blocks and block not in seen and turn.phase in {KEPT, UNCHECKED}:
                 seen.add(block)
@@ -209,7 +209,7 @@ class Played:
         for key, command in self._todo.items():
             self._carry_out(key, command, at_s)
         progress = {
-            turn.key: CommandProgress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
+            turn.key: CommandProgress(self._phases[turn.key]) for turn in self.state.rounds if turn.key in self._phases}
         effects = {turn.key: self._effect(turn, at_s) for turn in self.state.rounds if turn.phase == CHECKING}
         done = step(Chaining(), self.state, Observations(self.evidence(at_s), at_s, progress, effects),
                     {"city": Policy(ACTS, 100, 1_000, 600.0)}, now_s=at_s)
@@ -226,27 +226,27 @@ class Played:
 
     def _carry_out(self, key: str, command: Command, at_s: float) -> None:
         undone = command.round.decision.arguments.get(UNDO)
-        if isinstance(command, Begin) and self._done.get(key) != ENACTING and key not in self._made:
-            self._done[key] = ENACTING
+        if isinstance(command, Begin) and self._phases.get(key) != ENACTING and key not in self._fused_blocks:
+            self._phases[key] = ENACTING
             if undone is None:
                 self._fuse(key, command.round, at_s)
             else:
                 self._cut(undone, at_s)
-            self._done[key] = "in_force"
+            self._phases[key] = "in_force"
         elif isinstance(command, RollBack):
             self._cut(key, at_s)
-            self._done[key] = "rolled_back"
+            self._phases[key] = "rolled_back"
 
     def _fuse(self, key: str, turn: Round, at_s: float) -> None:
         series = turn.decision.arguments["queries"].split()
         at = [named(block) for block in self.blocks].index(series[0])
-        made = self._made[key] = tuple(self.blocks[at:at + len(series)])
+        made = self._fused_blocks[key] = tuple(self.blocks[at:at + len(series)])
         assert list(map(named, made)) == series
         self.blocks[at:at + len(series)] = [joined(made)]
         self.moves.append((at_s, "fused", self.blocks[at]))
 
     def _cut(self, key: str, at_s: float) -> None:
-        made = self._made[key]
+        made = self._fused_blocks[key]
         at = self.blocks.index(joined(made))
         self.blocks[at:at + 1] = list(made)
         self.moves.append((at_s, "cut", joined(made)))

@@ -52,7 +52,7 @@ class Swinging:
     moves: list[tuple[float, str, str, str]] = field(default_factory=list)  # when, which, from where, to where
     measured: list[tuple[float, ...]] = field(default_factory=list)  # cores of each query, as each round read them
     _todo: dict[str, Command] = field(default_factory=dict)
-    _done: dict[str, str] = field(default_factory=dict)
+    _phases: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.slots = {f"q{number}": SLOTS[number % 2] for number in range(len(self.cores))}
@@ -79,7 +79,7 @@ class Swinging:
         for key, command in self._todo.items():
             self._carry_out(key, command, at_s)
         progress = {
-            turn.key: CommandProgress(self._done[turn.key]) for turn in self.state.rounds if turn.key in self._done}
+            turn.key: CommandProgress(self._phases[turn.key]) for turn in self.state.rounds if turn.key in self._phases}
         effects = {turn.key: self._effect(turn, at_s) for turn in self.state.rounds if turn.phase == CHECKING}
         done = step(Deploying(), self.state, Observations(self.evidence(at_s), at_s, progress, effects),
                     {"city": Policy(ACTS, 100, 1_000, 600.0)}, now_s=at_s)
@@ -94,13 +94,13 @@ class Swinging:
     def _carry_out(self, key: str, command: Command, at_s: float) -> None:
         arguments = command.round.decision.arguments
         queries = [arguments["query"], *arguments["along"].split()]
-        if isinstance(command, Begin) and key not in self._done:
+        if isinstance(command, Begin) and key not in self._phases:
             self._place(dict.fromkeys(queries, arguments["slot"]), at_s)
-            self._done[key] = "in_force"
-        elif isinstance(command, RollBack) and self._done.get(key) == "in_force":
+            self._phases[key] = "in_force"
+        elif isinstance(command, RollBack) and self._phases.get(key) == "in_force":
             befores = [change.before for change in command.round.decision.changes]
             self._place(dict(zip(queries, befores, strict=True)), at_s)
-            self._done[key] = "rolled_back"
+            self._phases[key] = "rolled_back"
 
     def wobble(self) -> float:
         """By how many cores all that is measured differs over the time, at the most.

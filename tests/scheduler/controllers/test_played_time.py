@@ -72,8 +72,8 @@ def test_slow_tasks_are_cut_and_profiles_measured_again_in_the_worlds() -> None:
 
 # The worlds find what is wrong ----------------------------------------------------------------------------------------
 
-_command, _followed, _heard, _last_s = (
-    control_loop._command, control_loop._followed, control_loop._heard, vetoes._last_s)
+_command, _followed, _round_after, _last_s = (
+    control_loop._command, control_loop._followed, control_loop._round_after, vetoes._last_s)
 _in_flight = vetoes._in_flight
 
 
@@ -107,7 +107,7 @@ WRONG = {
     "what people approve changes queries while others do": (World, "_is_restless", lambda *_: False),
     "budgets hold for nobody": (vetoes, "_over_budget", lambda *_: ""),
     "a budget counts from when a round began": (vetoes, "_last_s", lambda turn, now_s: turn.begun_s),
-    "no rest after a change": (vetoes, "_resting", lambda *_: ""),
+    "no rest after a change": (vetoes, "_cool_down", lambda *_: ""),
     "what another controller did is taken back": (vetoes, "_back_and_forth", lambda *_: ""),
     "a round begins while one is in flight": (vetoes, "_in_flight", lambda *_: iter(())),
     "what was refused is tried again": (vetoes, "_unwelcome", lambda *_: ""),

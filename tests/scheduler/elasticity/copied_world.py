@@ -257,11 +257,11 @@ class CopiedWorld:
             case "silent" if self.survives():
                 self.living.discard(self.chance.choice(sorted(self.living)))
             case "back":
-                self.living |= {self.chance.choice(sorted(NODES))} - self._lost()
+                self.living |= {self.chance.choice(sorted(NODES))} - self._lost_nodes()
 
     def finish(self) -> dict[str, list[int]]:
         """Nothing dies any more: all sums that the last query gave, by key."""
-        self.living = set(NODES) - self._lost()
+        self.living = set(NODES) - self._lost_nodes()
         for query in self.inputs:
             self.take_over(query)
         while any(self.channels[name].after(run.place[name])
@@ -270,7 +270,7 @@ class CopiedWorld:
                 self.step(run)
         return sums_by_key(self.channels["f2.0"].written)
 
-    def _lost(self) -> set[str]:
+    def _lost_nodes(self) -> set[str]:
         return {run.node for run in self.runs.values() if run.is_dead}
 
     def _kept_from(self, query: str) -> int:

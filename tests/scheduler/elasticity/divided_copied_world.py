@@ -339,7 +339,7 @@ class DividedWorld(DividedTask):
         self.overtaken = []
         quiet = 0
         while quiet < 4:
-            before = self._stands()
+            before = self._state()
             for query in list(self.runs):
                 self.take_over(query)
                 for _ in range(8):
@@ -347,14 +347,14 @@ class DividedWorld(DividedTask):
                 self.restart(self.runs[query])
             if self.change is not None:
                 self.change_hands()
-            quiet = quiet + 1 if self._stands() == before else 0
+            quiet = quiet + 1 if self._state() == before else 0
         given: dict[str, list[int]] = defaultdict(list)
         for _, events in self._blocks("R.0", START):
             for key, number in events:
                 given[key].append(number)
         return dict(given)
 
-    def _stands(self) -> list[tuple]:
+    def _state(self) -> list[tuple]:
         return [(str(self.change),), *((run.id, run.batches, run.rests, run.reads) for run in self.runs.values())]
 
 

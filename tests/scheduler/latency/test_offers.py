@@ -75,7 +75,7 @@ def test_queries_with_very_many_streams_between_them_begin_with_micro_batches() 
 
 
 @st.composite
-def asked(draw: st.DrawFn):
+def questions(draw: st.DrawFn):
     """A cut of a line, how many events come, which of its queries may stay open, and a limit."""
     chains = draw(st.sampled_from((("sabo",), ("s", "abo"), ("s", "a", "b", "o"))))
     rates = dict.fromkeys("sabo", draw(st.floats(0.0, 500.0)))
@@ -83,7 +83,7 @@ def asked(draw: st.DrawFn):
     return chains, rates, able, draw(st.sampled_from(LIMITS_S))
 
 
-@given(asked())
+@given(questions())
 @example((("sabo",), dict.fromkeys("sabo", 2e-313), {"s"}, LIMITS_S[-1]))  # so rare that 1 / rate is infinite
 def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_chosen(given_) -> None:
     chains, rates, able, limit_s = given_

@@ -98,7 +98,7 @@ class NodeAgent:
         self._newest = newest = NewestDesired(self._store)
         self._opener = Opener(settings, newest)
         self._logs = LogKeeper(data_folder=str(settings.data_dir), echo=passed_on(sys.stdout))
-        self._passing, self._saved = PassingRecords(self._store), SavedParts(settings.data_dir, settings.node)
+        self._passing_records, self._saved = PassingRecords(self._store), SavedParts(settings.data_dir, settings.node)
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
             readers=lambda: shared_inputs(newest()),
@@ -250,7 +250,7 @@ class NodeAgent:
             host.check(now_ms)
 
     def _wants_connectors(self) -> bool:
-        return wants_connectors(self._newest(), task_types(), let_go=self._passing.let_go())
+        return wants_connectors(self._newest(), task_types(), let_go=self._passing_records.let_go())
 
     def _connectors_report(self, now_ms: int) -> dict[str, Any] | None:
         host = self._connectors
@@ -299,7 +299,7 @@ class NodeAgent:
             "connectors": self._connectors_report(now_ms),
             **self._spiller.report(), "savepoints": self._saved.report(self._newest()),
             "qos": self._qos.version if self._qos is not None else 0,
-            "handing_over": self._passing.still_leaving(self._newest(), task_types()),
+            "handing_over": self._passing_records.still_leaving(self._newest(), task_types()),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},
         }
 

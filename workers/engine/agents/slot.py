@@ -96,13 +96,13 @@ class SlotLoop:
         self._stages: dict[str, HandoverStage] = {}  # of the fragments that hand over
         self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
         self._copies = QueryCopies(self._broker, self._store, self._node_store, settings, slot=slot, clock_ms=_now_ms)
-        self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
-        self._ended, self._due_ms, self._events = set[str](), dict[str, int](), list[dict[str, Any]]()
+        self._left_ids: frozenset[str] = frozenset()  # bundles that were leaving and have left
+        self._ended_runs, self._due_ms, self._events = set[str](), dict[str, int](), list[dict[str, Any]]()
         self._reported, self._throttled = None, dict[str, str]()  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
         self._state_sizes = StateSizes(self._store.state_bytes)
         self._listener = QueryListener(self._on_end, lambda name: self._copies.is_awaited(name) and self._wake.set())
-        self._hanging = HangingWatch(self._broker, self._listener)
+        self._hanging_watch = HangingWatch(self._broker, self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}
@@ -192,12 +192,12 @@ class SlotLoop:
         self._suspects.look(self._runs, fragments, now_ms=now_ms, give_up=self._executor.give_up)
         actual = {run.id: run.actual() for run in list(self._runs.values())}
         self._stages = self._look_at_stages()
-        self._left = self._look_who_left()
+        self._left_ids = self._look_who_left()
         here = self._desired.handing_over.get(self._name, ())
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
-            staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left_ids=self._left,
+            staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left_ids=self._left_ids,
             saving=(*unsaved(self._store.files, fragments.values()),
                     *not_given(self._desired, fragments.values(), self._store)))
         actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
@@ -258,16 +258,16 @@ class SlotLoop:
         if look_at_all:
             self._long_batches.look(batching(list(self._runs.values()), self._listener.progress), now_ms=now_ms)
         if self._is_due("hanging", LOOK_MS, now_ms):
-            self._hanging.look(
+            self._hanging_watch.look(
                 self._spark, [run for run in list(self._runs.values()) if run.id in fragment_ids],
                 throttled=self._throttled, now_ms=now_ms, on_hang=self._executor.failed)
-        ended = {self._ended.pop() for _ in range(len(self._ended))}
+        ended = {self._ended_runs.pop() for _ in range(len(self._ended_runs))}
         for run in list(self._runs.values()):
             query = run.query
             if query is None or run.id not in fragment_ids or run.state is not FragmentState.RUNNING:
                 continue
             if run.actual().busy:  # a change is under way: look again when it is over
-                self._ended.update(ended & {run.run_id})
+                self._ended_runs.update(ended & {run.run_id})
             elif (look_at_all or run.run_id in ended) and not query.isActive:
                 self._listener.forget([run.run_id])
                 self._leftovers.expect(now_ms=now_ms)
@@ -292,7 +292,7 @@ class SlotLoop:
         """Write the report when a second has passed, or at once when it says something new."""
         now_ms = _now_ms()
         runs = list(self._runs.values())
-        shape = (state, self._desired.version, self._left, [(run.id, run.actual(), run.run_id) for run in runs])
+        shape = (state, self._desired.version, self._left_ids, [(run.id, run.actual(), run.run_id) for run in runs])
         is_old = shape == self._reported and not self._is_due("report", REPORT_MS, now_ms) and not self._events
         if is_old or (self._spark is not None and is_ending(self._spark)):
             return  # what ends with its driver is told as it was before
@@ -304,7 +304,7 @@ class SlotLoop:
         self._tell({
             "state": state, "version": self._desired.version,
             "fragments": {run.id: self._report_of(run, now_ms) for run in runs if self._is_told(run)},
-            "events": events, "heap_mb": self._heap.heap_mb, "spark_page": driver_page.said(),
+            "events": events, "heap_mb": self._heap.heap_mb, "spark_page": driver_page.reported(),
         })
 
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
@@ -319,8 +319,8 @@ class SlotLoop:
             "batch_for_ms": self._long_batches.for_ms(run.id, now_ms=now_ms)}
         report = run.report(
             progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
-            is_behind=self._hanging.is_behind(run.id, now_ms=now_ms))
-        return {**report, **self._copies.told(run.id), **({"state": "left"} if run.id in self._left else {})}
+            is_behind=self._hanging_watch.is_behind(run.id, now_ms=now_ms))
+        return {**report, **self._copies.facts_of(run.id), **({"state": "left"} if run.id in self._left_ids else {})}
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])
@@ -335,7 +335,7 @@ class SlotLoop:
         return any(fragment.id == run.id for fragment in self._desired.of_slot(self._name))
 
     def _on_end(self, run_id: str) -> None:
-        self._ended.add(run_id)
+        self._ended_runs.add(run_id)
         self._wake.set()
 
     def _on_event(self, kind: str, **facts: Any) -> None:

@@ -68,14 +68,14 @@ class OpenTimes:
     def busy_ms(self, fragment: str) -> int:
         """For how long the open batch of a fragment has been at work so far, in ms: all the time but for what it
         waited; 0 where none is open."""
-        return self._of(fragment)[0]
+        return self._times_of(fragment)[0]
 
     def still_ms(self, fragment: str) -> int:
         """For how long the open batch of a fragment has neither taken an event nor looked for one, in ms: one that
         waits looks once a second. 0 where none is open."""
-        return self._of(fragment)[1]
+        return self._times_of(fragment)[1]
 
-    def _of(self, fragment: str) -> tuple[int, int]:
+    def _times_of(self, fragment: str) -> tuple[int, int]:
         if self._monotonic_s() - self._asked_s >= _TIMES_STAND_S:
             lines = self._spark._jvm.weir.RealTime.openTimes(self._redis_url).splitlines()
             self._times = {

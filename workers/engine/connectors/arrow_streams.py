@@ -182,13 +182,13 @@ class _Checked(io.RawIOBase):
 
     def __init__(self, messages: pa.ipc.MessageReader, room: DecodingRoom, passed_over: int, afresh: bool) -> None:
         self._messages, self._room, self._passed_over, self._afresh = messages, room, passed_over, afresh
-        self._left = memoryview(b"")
+        self._remainder = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._left:
+        while not self._remainder:
             try:
                 message = self._messages.read_next_message()
             except StopIteration:
@@ -197,9 +197,9 @@ class _Checked(io.RawIOBase):
                 self._passed_over -= 1
                 continue
             _room_of(self._room, self._afresh).take(**_decoded(message))
-            self._left = memoryview(message.serialize()).cast("B")
-        count = min(len(buffer), len(self._left))
-        buffer[:count], self._left = self._left[:count], self._left[count:]
+            self._remainder = memoryview(message.serialize()).cast("B")
+        count = min(len(buffer), len(self._remainder))
+        buffer[:count], self._remainder = self._remainder[:count], self._remainder[count:]
         return count
 
 
@@ -226,7 +226,7 @@ class _Table:
     """A table of a flatbuffer: its fields by number."""
 
     def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
+        self._data, self._begin = data, at
         self._fields = at - struct.unpack_from("<i", data, at)[0]
         self._count = (struct.unpack_from("<H", data, self._fields)[0] - 4) // 2
 
@@ -237,7 +237,7 @@ class _Table:
     def _place(self, number: int) -> int:
         """Where a field stands; 0 where it has its default."""
         offset = struct.unpack_from("<H", self._data, self._fields + 4 + 2 * number)[0] if number < self._count else 0
-        return self._at + offset if offset else 0
+        return self._begin + offset if offset else 0
 
     def number(self, number: int, form: str) -> int:
         at = self._place(number)

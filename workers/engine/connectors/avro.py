@@ -92,7 +92,7 @@ class Registry:
         import fastavro
 
         if number not in self._schemas:
-            document = self._asked(number)
+            document = self._registry_answer(number)
             if document.get("schemaType", "AVRO") != "AVRO":
                 kind = str(document["schemaType"])[:KIND_CHARACTERS]
                 raise UnreadableMessage(f"has schema {number}, which is {kind} and no Avro")
@@ -117,7 +117,7 @@ class Registry:
             oldest = next(iter(self._sizes))
             del self._sizes[oldest], self._schemas[oldest]
 
-    def _asked(self, number: int) -> Mapping[str, Any]:
+    def _registry_answer(self, number: int) -> Mapping[str, Any]:
         """The registry's answer to a schema's number."""
         try:
             answer = self._line.ask(
@@ -227,10 +227,10 @@ class SchemaLimits:
 
     def __init__(self, schema: Any) -> None:
         self.contains_itself = False
-        self._known: dict[str, SchemaSize | None] = {}  # None: within itself
+        self._named_sizes: dict[str, SchemaSize | None] = {}  # None: within itself
         self._repeated: list[SchemaSize | str] = []  # what a value holds as often as its bytes say
         self._values = self._size(schema, 0).values
-        repeated = [self._known[size] if isinstance(size, str) else size for size in self._repeated]
+        repeated = [self._named_sizes[size] if isinstance(size, str) else size for size in self._repeated]
         self._values_a_byte = 0.0
         for size in repeated:
             if size is None or not size.least_bytes:
@@ -263,9 +263,9 @@ class SchemaLimits:
                 max((size.levels for size in branches), default=0))
         kind, name = schema["type"], schema.get("name", "")
         if kind in ("record", "error"):
-            self._known[name] = None
+            self._named_sizes[name] = None
             fields = [self._size(field["type"], level + 1) for field in schema["fields"]]
-            named_size = self._known[name] = SchemaSize(
+            named_size = self._named_sizes[name] = SchemaSize(
                 1 + sum(size.values for size in fields), sum(size.least_bytes for size in fields),
                 1 + max((size.levels for size in fields), default=0))
             return named_size
@@ -273,22 +273,22 @@ class SchemaLimits:
             size = schema.get("size", 1)
             if type(size) is not int or size < 0:  # one below 0 would hide how few bytes other values take
                 raise UnreadableMessage("has a schema with a size that is no number of bytes")
-            named_size = self._known[name] = SchemaSize(1, size, 1)
+            named_size = self._named_sizes[name] = SchemaSize(1, size, 1)
             return named_size
         if kind in ("array", "map"):
             item = schema["items" if kind == "array" else "values"]
             size = self._size(item, level + 1)
             if kind == "map":
                 size = size._replace(least_bytes=size.least_bytes + 1)  # of its key
-            if not (isinstance(item, str) and item in self._known and self._known[item] is None):
+            if not (isinstance(item, str) and item in self._named_sizes and self._named_sizes[item] is None):
                 self._repeated.append(size)
             return SchemaSize(1, 1, 1 + size.levels)
         return self._size(kind, level + 1)
 
     def _size_by_name(self, name: str) -> SchemaSize:
-        if name not in self._known:
+        if name not in self._named_sizes:
             return SchemaSize(1, LEAST_BYTES.get(name, 1), 1)
-        size = self._known[name]
+        size = self._named_sizes[name]
         if size is not None:
             return size
         self.contains_itself = True

@@ -84,7 +84,7 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
         for _ in range(MOST_PAGES):
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix,
                      **({"continuation-token": token} if token else {})}
-            objects, token = _page(_asked(line, address, query))
+            objects, token = _page(_answer_of(line, address, query))
             yield from objects
             if token is None:
                 return
@@ -125,7 +125,7 @@ def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: in
     return line.ask("GET", path, headers=headers, deadline_s=PAGE_S, most_bytes=end - start)
 
 
-def _asked(line: Line, address: BucketAddress, query: dict[str, str]) -> HttpAnswer:
+def _answer_of(line: Line, address: BucketAddress, query: dict[str, str]) -> HttpAnswer:
     path = quote(f"/{address.bucket}")
     text = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
     answer = line.ask("GET", f"{path}?{text}", headers=_headers(address, path, text, datetime.now(UTC)),

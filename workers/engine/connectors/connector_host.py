@@ -67,16 +67,17 @@ class ConnectorHost:
         self._broker = connect(settings.redis_url)
         self._store = IntakeStore(self._broker)
         store = NodeStore(settings.data_dir, settings.node)
-        self._newest, self._passing = NewestDesired(store), PassingRecords(store)
+        self._newest, self._passing_records = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
         self._suspects = SourceSuspects(store.host_folder, clock_ms=_now_ms)
         self._held_back: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
-        self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
+        self._unwanted: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
         self._wanted_then: frozenset[str] = frozenset()  # sources that were wanted at that version
-        self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
-        self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing, on_begin=self._note)
+        self._awaited_sources: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
+        self._sinks = Sinks(
+            settings, self._broker, types, self._on_event, passing=self._passing_records, on_begin=self._note)
         self._registered: dict[str, frozenset[str]] = {}
         self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
         self._closed: set[str] = set()  # sources whose channel is gone
@@ -109,8 +110,8 @@ class ConnectorHost:
     def run(self) -> None:
         """Serve until stopped."""
         while not self._stopping.is_set():
-            is_settled = self._tried(self.turn)
-            self._tried(self._say)
+            is_settled = self._try(self.turn)
+            self._try(self._say)
             self._wake.wait(QUIET_TICK_S if is_settled else TICK_S)
             self._wake.clear()
         for runner in self._runners.values():
@@ -121,7 +122,7 @@ class ConnectorHost:
             runner.join(max(0.0, deadline - time.monotonic()))
         self._sinks.join(deadline)
 
-    def _tried(self, do: Callable[[], object]) -> bool:
+    def _try(self, do: Callable[[], object]) -> bool:
         """Do something that may fail for a time, and say why, once; whether it was done, and what it gives is true."""
         try:
             is_settled = bool(do())
@@ -139,12 +140,12 @@ class ConnectorHost:
     def turn(self) -> bool:
         """One look; True where nothing is left to do for what is wanted now."""
         desired = self._newest()
-        sources = wanted_sources(desired, self._types, let_go=self._passing.let_go())
-        phases = {task: self._passing.phase_of(source.passed) for task, source in sources.items()}
+        sources = wanted_sources(desired, self._types, let_go=self._passing_records.let_go())
+        phases = {task: self._passing_records.phase_of(source.passed) for task, source in sources.items()}
         active = {
             task: source for task, source in sources.items() if source.readers or phases[task] is Phase.KEEP}
         sinks = self._sinks.wanted(desired)
-        held_back = self._suspects.held((*self._sinks.names(sinks), *active), self._working)
+        held_back = self._suspects.held((*self._sinks.names(sinks), *active), self._hosted)
         self._held_back = {task: report for task, report in held_back.items() if task in active}
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in sources)
@@ -152,27 +153,27 @@ class ConnectorHost:
         for task in (self._closed | overtaken) & self._runners.keys():  # or the broker has lost it: it is opened again
             self._end(task, for_good=False)
         self._closed.clear()
-        for reports in (self._unready, self._awaited):
+        for reports in (self._unready, self._awaited_sources):
             for task in reports.keys() - active.keys():
                 del reports[task]
         self._clear(sources)
-        is_settled = not (self._ending or self._left or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
+        is_settled = not (self._ending or self._unwanted or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
         for task, source in sources.items():
             if phases[task] is Phase.GIVE and task not in self._ending:
                 with suppress(*UNREADABLE):  # hosts of other nodes write of it, too
                     self._store.pass_on(
                         task, node=self._settings.node, to=source.passed.goes_to, heirs=source.passed.heirs)
-                    self._passing.record_let_go(source.passed.heirs)
+                    self._passing_records.record_let_go(source.passed.heirs)
         for task, source in active.items():
             is_settled = self._look_at(task, source, phases[task]) and is_settled
         return self._sinks.turn(desired, sinks, held_back=held_back) and is_settled
 
     @property
-    def _working(self) -> dict[str, Hosted]:
+    def _hosted(self) -> dict[str, Hosted]:
         return {**self._sinks.runners, **self._runners}
 
     def _note(self) -> None:
-        self._suspects.note_work(self._working)
+        self._suspects.note_work(self._hosted)
 
     def _look_at(self, task: str, source: WantedSource, phase: Phase) -> bool:
         """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
@@ -210,15 +211,15 @@ class ConnectorHost:
             return False
         self._ending.pop(task, None)
         prepared = self._source(source)
-        awaited = self._awaited.get(task)
+        awaited = self._awaited_sources.get(task)
         if awaited is None or phase is not Phase.OWN:
-            awaited = self._awaited[task] = ConnectorReport(STARTING, _now_ms())
+            awaited = self._awaited_sources[task] = ConnectorReport(STARTING, _now_ms())
         token = self._store.open(
-            task, prepared.layout, known_readers=source.known, node=self._settings.node,
+            task, prepared.layout, known_readers=source.known_readers, node=self._settings.node,
             by_force=phase is Phase.OWN and _now_ms() - awaited.since_ms >= HELD_MS)
         if token is None:
             return False
-        del self._awaited[task]
+        del self._awaited_sources[task]
         self._register(task, source)
         runner = Runner(prepared, self._store, token=token, on_event=self._on_event)
         self._runners[task] = runner
@@ -246,7 +247,7 @@ class ConnectorHost:
         joined = [
             reader for reader, before in source.readers.items()
             if reader in registered or self._store.join(task, reader, predecessors=sorted(before))]
-        for reader in registered - source.known:
+        for reader in registered - source.known_readers:
             if made_in(reader) <= generation:  # one of a later plan has taken over already: a slot may hear first
                 self._store.leave(task, reader)
         if len(joined) < len(readers):
@@ -281,12 +282,12 @@ class ConnectorHost:
                     self._store.holding.take(task, self._settings.node)
             self._wanted_then = frozenset(sources)
             hosted = self._store.holding.names(self._settings.node) - sources.keys() - self._ending.keys()
-            self._left = {task: self._left.get(task, now_ms) for task in hosted}
+            self._unwanted = {task: self._unwanted.get(task, now_ms) for task in hosted}
             self._swept_version = version
-        for task, since_ms in list(self._left.items()):
+        for task, since_ms in list(self._unwanted.items()):
             if now_ms - since_ms >= KEPT_MS:
                 self._store.delete(task, node=self._settings.node)
-                del self._left[task]
+                del self._unwanted[task]
 
     # -- telling -------------------------------------------------------------------------------------------------------
 
@@ -297,7 +298,7 @@ class ConnectorHost:
     def _say(self) -> None:
         now_ms = _now_ms()
         reports = {
-            **self._awaited, **self._unready, **self._held_back,
+            **self._awaited_sources, **self._unready, **self._held_back,
             **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
         shape = (shape, self._sinks.shape())
@@ -309,7 +310,7 @@ class ConnectorHost:
         with suppress(redis.RedisError):
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
-        at_hand = (self._runners, self._held_back, self._ending, self._left, self._unready, self._awaited)
+        at_hand = (self._runners, self._held_back, self._ending, self._unwanted, self._unready, self._awaited_sources)
         is_idle = not any(at_hand) and self._sinks.is_idle
         self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
                     "connectors": {

@@ -74,14 +74,14 @@ class FilePieces:
         self._unpacked = _Unpacked(file) if reading.name.endswith(".gz") else None
         content: Any = file if self._unpacked is None else io.BufferedReader(self._unpacked)
         self._parts = _READERS[reading.format](content, reading, at)
-        self._at = at
+        self._place = at
 
     def take(self) -> FilePiece:
         """The next piece. What the file's format does not allow ends it, as a dead letter."""
-        piece = FilePiece(at=self._at)
+        piece = FilePiece(at=self._place)
         try:
             for at, size, event in self._parts:
-                piece.at = self._at = at
+                piece.at = self._place = at
                 if isinstance(event, DeadLetter):
                     piece.dead.append(event)
                 else:
@@ -240,7 +240,7 @@ def _named(body: bytes, place: str, names: list[str], reading: FileReading) -> M
     return Message(place=place, values=by_name, extras=reading.extras)
 
 
-def _whole(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
+def _whole_file(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """The file is one message."""
     if at:
         return
@@ -305,5 +305,5 @@ def _rows(batches: Iterator[pa.RecordBatch], reading: FileReading, group: int, d
 
 
 _READERS: Mapping[str, Callable[[BinaryIO, FileReading, At], Iterator[Event]]] = {
-    "ndjson": _lines, "text": _lines, "csv": _csv, "json": _whole, "bytes": _whole, "parquet": _parquet,
+    "ndjson": _lines, "text": _lines, "csv": _csv, "json": _whole_file, "bytes": _whole_file, "parquet": _parquet,
     "arrow": _arrow}

@@ -121,16 +121,16 @@ class FilesReader:
         self._due_s = 0.0
         position = opening.position
         if position is None:
-            self._done, self._now, self._at = self._begin(config["start"], late_ms), None, None
+            self._read_files, self._now, self._place = self._begin(config["start"], late_ms), None, None
         else:
-            self._done = ReadFiles(position["floor_ms"], position["names"], late_ms=late_ms)
+            self._read_files = ReadFiles(position["floor_ms"], position["names"], late_ms=late_ms)
             self._now = ListedFile(*position["now"]) if position["now"] else None  # it was being read
-            self._at = position["at"]
+            self._place = position["at"]
 
     def position(self) -> Position:
         now = self._now
         return {
-            "floor_ms": self._done.floor_ms, "names": dict(self._done.names), "at": self._at,
+            "floor_ms": self._read_files.floor_ms, "names": dict(self._read_files.names), "at": self._place,
             "now": None if now is None else [now.modified_ms, now.name, now.size, now.version]}
 
     def poll(self, timeout_s: float) -> Polled:
@@ -145,7 +145,7 @@ class FilesReader:
         size, is_news = 0, False
         while (self._now or self._ahead) and len(messages) + len(lost) < MOST_MESSAGES and size < MOST_BYTES:
             if self._now is None:
-                self._now, self._at = self._ahead.pop(0), None
+                self._now, self._place = self._ahead.pop(0), None
             size += self._read_on(messages, lost)
             is_news = True
         return Polled(messages, self.position() if is_news else None, lost)
@@ -174,7 +174,7 @@ class FilesReader:
 
     def _look(self) -> None:
         matching = (listed for listed in self._store.files() if self._pattern.fullmatch(listed.name))
-        news = (listed for listed in matching if listed not in self._done)
+        news = (listed for listed in matching if listed not in self._read_files)
         self._ahead = heapq.nsmallest(MOST_AHEAD, news)
         is_more = len(self._ahead) == MOST_AHEAD
         self._due_s = time.monotonic() + (0 if is_more else self._every_s)
@@ -185,19 +185,19 @@ class FilesReader:
         assert listed is not None
         try:
             if self._pieces is None:
-                self._pieces = FilePieces(self._store.open(listed), _reading(listed, self._config), at=self._at)
+                self._pieces = FilePieces(self._store.open(listed), _reading(listed, self._config), at=self._place)
             piece = self._pieces.take()
         except OSError as error:
             raise SourceAway(f"The file {listed.name} cannot be read: {error.strerror}.",
                              remedy="It is tried again by itself.") from None
         except FileGone as gone:
-            loss = "the rest of it is not read" if self._at else "it is not read"
+            loss = "the rest of it is not read" if self._place else "it is not read"
             lost.append(DeadLetter(f"{gone}: {loss}", listed.name))
             self._finish(listed)
             return 0
         messages += piece.messages
         lost += piece.dead
-        self._at = piece.at
+        self._place = piece.at
         if piece.is_over:
             self._finish(listed)
         return piece.size
@@ -205,8 +205,8 @@ class FilesReader:
     def _finish(self, listed: ListedFile) -> None:
         if self._pieces is not None:
             self._pieces.close()
-        self._done.add(listed, now_ms=_now_ms())
-        self._now = self._at = self._pieces = None
+        self._read_files.add(listed, now_ms=_now_ms())
+        self._now = self._place = self._pieces = None
 
 
 def _now_ms() -> int:

@@ -132,7 +132,7 @@ class Folder:
                         except FileNotFoundError:  # gone since it was listed
                             continue
                         if stat.S_ISREG(status.st_mode):
-                            yield _seen(name, status)
+                            yield _listed_file(name, status)
             except FileNotFoundError:
                 if not prefix:
                     raise
@@ -152,13 +152,13 @@ class Folder:
                                 remedy="Let the user that Weir runs as read it, or remove it.") from None
         except OSError as error:
             raise SourceAway(f"The file {listed.name} cannot be opened: {error.strerror}.", remedy=AGAIN) from None
-        if _seen(listed.name, os.fstat(file.fileno())) != listed:
+        if _listed_file(listed.name, os.fstat(file.fileno())) != listed:
             file.close()
             raise FileGone("was changed while it was read")
         return file
 
 
-def _seen(name: str, status: os.stat_result) -> ListedFile:
+def _listed_file(name: str, status: os.stat_result) -> ListedFile:
     return ListedFile(status.st_mtime_ns // 1_000_000, name, status.st_size, str(status.st_mtime_ns))
 
 
@@ -182,7 +182,7 @@ class Bucket:
                 if name and not is_folder and not is_hidden(name):
                     yield ListedFile(item.modified_ms, name, item.size, item.tag)
         except NotListed as error:
-            raise self._refused(error.status) from None
+            raise self._refusal(error.status) from None
 
     def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
@@ -207,7 +207,7 @@ class Bucket:
         if answer.status == 404:
             raise FileGone("was removed before it was read")
         if answer.status != 206 or len(answer.body) < end - start:
-            raise self._refused(answer.status)
+            raise self._refusal(answer.status)
         return answer.body
 
     def _answer(self, line: Line, path: str, listed: ListedFile, start: int, end: int) -> HttpAnswer:
@@ -222,13 +222,13 @@ class Bucket:
                     raise
                 return ask()  # a store may have ended the connection while nothing was read
         except (Unanswered, WrongAddress):
-            raise self._refused(0) from None
+            raise self._refusal(0) from None
 
     def line(self) -> Line:
         """A connection to the store, for one object."""
         return line_to(self._address)
 
-    def _refused(self, status: int) -> SourceAway | SourceRefused:
+    def _refusal(self, status: int) -> SourceAway | SourceRefused:
         """What an answer means, in words that hold no address and no key."""
         if status == 404:
             return SourceRefused(f"The bucket {self._bucket} is not there.", remedy="Make it, or mend the path.")
@@ -245,7 +245,7 @@ class _Object(io.RawIOBase):
     """An object as a file: each read is a request for that part."""
 
     def __init__(self, bucket: Bucket, path: str, listed: ListedFile) -> None:
-        self._bucket, self._path, self._found, self._at = bucket, path, listed, 0
+        self._bucket, self._path, self._listed, self._offset = bucket, path, listed, 0
         self._line = bucket.line()
 
     def close(self) -> None:
@@ -259,18 +259,18 @@ class _Object(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._offset
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._found.size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._listed.size}[whence]
+        self._offset = max(0, base + offset)
+        return self._offset
 
     def readinto(self, buffer: Any) -> int:
-        end = min(self._at + len(buffer), self._found.size)
-        if end <= self._at:
+        end = min(self._offset + len(buffer), self._listed.size)
+        if end <= self._offset:
             return 0
-        part = self._bucket.part(self._line, self._path, self._found, self._at, end)
+        part = self._bucket.part(self._line, self._path, self._listed, self._offset, end)
         buffer[:len(part)] = part
-        self._at += len(part)
+        self._offset += len(part)
         return len(part)

@@ -85,7 +85,7 @@ class KafkaReader:
             opening.config["registry"], user=opening.config.get("registry_user") or "",
             password=opening.config.get("registry_password") or "")
         self._ids: dict[str, str] = dict((opening.position or {}).get("ids", {}))
-        self._asked: dict[str, Any] = {}
+        self._descriptions: dict[str, Any] = {}
         self._anew: list[DeadLetter] = []
         errors = confluent_kafka.KafkaError
         self._unreadable = (errors._BAD_COMPRESSION, errors._BAD_MSG)  # of a batch that comes so each time
@@ -118,14 +118,14 @@ class KafkaReader:
         if anew := self._made_anew():
             self._begin_again(anew)
         raw = self._consume(timeout_s)
-        polled = self._taken(raw)
+        polled = self._polled_of(raw)
         if not raw and self._away:
             raise SourceAway(f"No Kafka server answers: {self._away}", remedy="It is tried again by itself.")
         if polled.messages:
             self._away = ""
         return polled
 
-    def _taken(self, raw: list[Any]) -> Polled:
+    def _polled_of(self, raw: list[Any]) -> Polled:
         """What the client gave, as messages and dead letters, and the position after it."""
         messages: list[Message] = []
         lost: list[DeadLetter] = []
@@ -141,7 +141,7 @@ class KafkaReader:
                 moved.add(part)
                 continue
             if code == end:
-                self._ended(message)
+                self._note_end(message)
                 continue
             if message.error() is not None:
                 lost += self._failed(message)
@@ -194,7 +194,7 @@ class KafkaReader:
             "kafka_time": lambda: time_ms(message)}
         return {name: extras[name]() for name in self._config["include"]}
 
-    def _ended(self, message: Any) -> None:
+    def _note_end(self, message: Any) -> None:
         """A partition is read to its end: nothing before that is still to come."""
         offsets = self._offsets.get(message.topic(), {})
         part = str(message.partition())
@@ -264,18 +264,18 @@ class KafkaReader:
 
     def _ask_ids(self) -> None:
         """Ask for the ids of topics, without waiting for them."""
-        topics = self._kafka.TopicCollection([topic for topic in self._topics if topic not in self._asked])
+        topics = self._kafka.TopicCollection([topic for topic in self._topics if topic not in self._descriptions])
         if topics.topic_names:
-            self._asked |= self._admin.describe_topics(topics, request_timeout=self.timeout_s)
+            self._descriptions |= self._admin.describe_topics(topics, request_timeout=self.timeout_s)
 
     def _made_anew(self, wait_for: Collection[str] = ()) -> list[str]:
         """Topics that have another id than they had, by the answers that are there. A cluster that gives none leaves it
         at what is known."""
         anew = []
-        for topic, answer in list(self._asked.items()):
+        for topic, answer in list(self._descriptions.items()):
             if topic not in wait_for and not answer.done():
                 continue
-            del self._asked[topic]
+            del self._descriptions[topic]
             try:
                 topic_id = answer.result().topic_id
             except self._kafka.KafkaException:
@@ -317,12 +317,12 @@ class KafkaReader:
         """What an error means that came in place of a message: what is gone is told, the rest is tried again."""
         error, codes = message.error(), self._kafka.KafkaError
         if error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE) and message.topic():
-            return self._gone(message.topic(), message.partition())
+            return self._deleted_events(message.topic(), message.partition())
         if error.code() in (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT):
             raise SourceAway(f"No Kafka server answers: {error.str()}.", remedy="It is tried again by itself.")
         raise SourceRefused(f"Kafka refuses: {error.str()}.", remedy="See to the topic and to who may read it.")
 
-    def _gone(self, topic: str, partition: int) -> list[DeadLetter]:
+    def _deleted_events(self, topic: str, partition: int) -> list[DeadLetter]:
         """Events that Kafka deleted before they were read: told, and read on behind them."""
         part = self._kafka.TopicPartition(topic, partition)
         low, high = self._marks(part)
@@ -382,19 +382,19 @@ class _EndsReader(KafkaReader):
             if not got and self._away:
                 raise SourceAway(f"No Kafka server answers: {self._away}")
             raw += [message for message in got if message.error() is None]
-            yield Polled(lost=self._taken([message for message in got if message.error() is not None]).lost)
+            yield Polled(lost=self._polled_of([message for message in got if message.error() is not None]).lost)
         raw.sort(key=lambda message: message.timestamp()[1])
-        yield self._taken(raw[-self._count:])
+        yield self._polled_of(raw[-self._count:])
 
     def _first(self, missing: list[Any], *, start: str) -> list[tuple[str, int, int]]:
         events_each = max(1, min(self._count, MOST_LOOKED_AT // max(1, len(missing))))
         watermarks = [(part, self._marks(part)) for part in missing]
         return [(part.topic, part.partition, max(low, high - events_each)) for part, (low, high) in watermarks]
 
-    def _ended(self, message: Any) -> None:
+    def _note_end(self, message: Any) -> None:
         self._at_end.add((message.topic(), message.partition()))
 
     def _search(self, message: Any, *, is_unreadable: bool) -> list[DeadLetter]:
-        self._ended(message)  # nobody waits for what is behind it
+        self._note_end(message)  # nobody waits for what is behind it
         place = f"{message.topic()}[{message.partition()}] from {message.offset()}"
         return [DeadLetter(UNREADABLE.format(MOST_LOOKED_AT), place)]

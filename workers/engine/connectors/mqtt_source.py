@@ -127,12 +127,11 @@ class MqttReader:
         self._mqtt, self._config = mqtt, opening.config
         self._is_5 = opening.config["version"] == "5"
         self._id = f"weir-{opening.task[:18]}"
-        self._refused = ""
         self._connected: Any = None
         self._subscribed: list[Any] | None = None
-        self._got: list[tuple[Message, int, int]] = []
+        self._messages: list[tuple[Message, int, int]] = []
         self._got_bytes = 0
-        self._lost: list[DeadLetter] = []
+        self._dead_letters: list[DeadLetter] = []
         self._unacknowledged: list[tuple[int, int]] = []
         self._last_messages = LastMessages.of(opening.position)
         self._remember_s = 0.0
@@ -159,25 +158,26 @@ class MqttReader:
     @property
     def _has_plenty(self) -> bool:
         """Whether what came, and was not taken yet, is as much as a poll gives."""
-        return len(self._got) >= MOST_MESSAGES or self._got_bytes >= MOST_BYTES or len(self._lost) >= DEAD_LETTERS.most
+        return (len(self._messages) >= MOST_MESSAGES or self._got_bytes >= MOST_BYTES
+                or len(self._dead_letters) >= DEAD_LETTERS.most)
 
     def poll(self, timeout_s: float) -> Polled:
         deadline = time.monotonic() + timeout_s
-        while not self._got and not self._lost and (remaining_s := deadline - time.monotonic()) > 0:
+        while not self._messages and not self._dead_letters and (remaining_s := deadline - time.monotonic()) > 0:
             self._turn(remaining_s)
-        if self._got:
+        if self._messages:
             deadline = time.monotonic() + LINGER_S
             while not self._has_plenty:
-                remaining_s, before = deadline - time.monotonic(), len(self._got)
+                remaining_s, before = deadline - time.monotonic(), len(self._messages)
                 if remaining_s <= 0:
                     break
                 may_be_held_back = bool(self._config["qos"]) and before >= ALMOST
                 self._turn(min(remaining_s, SILENCE_S) if may_be_held_back else remaining_s)
-                if may_be_held_back and len(self._got) == before:
+                if may_be_held_back and len(self._messages) == before:
                     break
-        got, self._got, self._got_bytes = self._got, [], 0
+        got, self._messages, self._got_bytes = self._messages, [], 0
         self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
-        lost, self._lost = self._lost, []
+        lost, self._dead_letters = self._dead_letters, []
         now_s = time.monotonic()
         position = None
         if self._last_messages.has_changed and now_s >= self._remember_s:
@@ -276,7 +276,7 @@ class MqttReader:
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         topic = message._topic.decode(errors="replace")  # what is no text would end the source, and come again
         if isinstance(self._client._in_packet["packet"], CutPacket):
-            self._lost.append(DeadLetter(
+            self._dead_letters.append(DeadLetter(
                 f"is of more than {PACKET_BYTES.most:,} bytes", topic, bytes(message.payload[:SAMPLE_BYTES])))
             if message.qos:
                 self._unacknowledged.append((message.mid, message.qos))
@@ -289,7 +289,7 @@ class MqttReader:
         facts = {"mqtt_topic": topic, "mqtt_retained": bool(message.retain)}
         extras = {name: facts[name] for name in self._config["include"]}
         self._got_bytes += len(body) + len(message._topic)
-        self._got.append((Message(body, topic, extras=extras or None), message.mid, message.qos))
+        self._messages.append((Message(body, topic, extras=extras or None), message.mid, message.qos))
 
     def _end_session(self) -> None:
         """Let the other broker forget the session and what waits in it."""

@@ -82,7 +82,7 @@ class PostgresqlReader:
         self._connection = self._connected()
         try:
             self._query, self._places = self._prepare()
-            self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
+            self._after_value = opening.position["after"] if opening.position else self._begin(opening.config["start"])
         except BaseException:
             self._connection.close()
             raise
@@ -107,7 +107,7 @@ class PostgresqlReader:
         return connection
 
     def position(self) -> Position:
-        return {"after": self._after}
+        return {"after": self._after_value}
 
     def poll(self, timeout_s: float) -> Polled:
         wait_s = self._due_s - time.monotonic()
@@ -115,17 +115,17 @@ class PostgresqlReader:
             time.sleep(min(wait_s, timeout_s))
             if wait_s > timeout_s:
                 return Polled()
-        after = self._after
+        after = self._after_value
         try:
             limit = self._at_once
-            messages, lost = self._settled(limit)
+            messages, lost = self._next_rows(limit)
         except self._psycopg.DataError as error:  # not of a row: the place where it was left is none of the column's
             raise self._unread(error) from None
         is_all = self._at_once == limit and len(messages) + len(lost) < limit
         self._due_s = time.monotonic() + (self._every_s if is_all else 0)
         if self._at_once == limit:
             self._at_once = min(2 * limit, MOST_MESSAGES)
-        return Polled(messages, None if self._after == after else self.position(), lost)
+        return Polled(messages, None if self._after_value == after else self.position(), lost)
 
     def written(self) -> None:
         return  # the table keeps its rows
@@ -136,7 +136,7 @@ class PostgresqlReader:
     def close(self, *, for_good: bool) -> None:
         self._connection.close()
 
-    def _settled(self, most: int) -> tuple[list[Message], list[DeadLetter]]:
+    def _next_rows(self, most: int) -> tuple[list[Message], list[DeadLetter]]:
         """The next rows, and those of them that cannot be read: where one cannot, each is asked for alone."""
         try:
             return [self._message(row) for row in self._rows(self._query, most)], []
@@ -151,7 +151,7 @@ class PostgresqlReader:
         lost: list[DeadLetter] = []
         while len(messages) + len(lost) < most and sum(
                 _size(message.values.values()) for message in messages) < MOST_BYTES:
-            message, dead = self._settled(1)
+            message, dead = self._next_rows(1)
             if not message and not dead:
                 break
             messages += message
@@ -167,7 +167,7 @@ class PostgresqlReader:
         read: list[tuple] = []
         size, is_whole = 0, True
         with self._explained(also=() if is_known else (self._too_large, self._psycopg.DataError)), closing(
-                self._connection.cursor().stream(query, {"after": self._after, "most": most})) as rows:
+                self._connection.cursor().stream(query, {"after": self._after_value, "most": most})) as rows:
             for row in rows:
                 read.append(row)
                 size += _size(row)
@@ -180,7 +180,7 @@ class PostgresqlReader:
             self._connection = self._connected()
         complete = list(itertools.takewhile(lambda row: row[-1], read[:most]))
         if complete:
-            self._after = complete[-1][-2]
+            self._after_value = complete[-1][-2]
         return complete
 
     def _message(self, row: tuple) -> Message:

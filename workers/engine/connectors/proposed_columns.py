@@ -57,12 +57,12 @@ def _fields_of(message: Message, name: str) -> Iterator[Mapping[str, Any]]:
         yield message.values
         return
     try:
-        yield from (event for event in _READERS.get(name, _none)(message.body) if isinstance(event, Mapping))
+        yield from (event for event in _READERS.get(name, _no_items)(message.body) if isinstance(event, Mapping))
     except (UnreadableMessage, TooMuch, ValueError, OSError):
         return
 
 
-def _none(body: bytes) -> Iterator[Any]:
+def _no_items(body: bytes) -> Iterator[Any]:
     return iter(())
 
 

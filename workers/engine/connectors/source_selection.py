@@ -23,7 +23,7 @@ class WantedSource:
     passed: Passed = field(default_factory=Passed)
 
     @property
-    def known(self) -> frozenset[str]:
+    def known_readers(self) -> frozenset[str]:
         """Every fragment by which the source is known as the one that it was."""
         return self.staying.union(self.readers, *self.readers.values(), self.passed.heirs)
 

@@ -52,16 +52,16 @@ class SourceSuspects:
 
     def __init__(self, folder: Path, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
-        self._ended = folder / "connectors.ended"
+        self._end_path = folder / "connectors.ended"
         self._crashed, self._working_path = folder / "connectors.crashed", folder / "connectors.working"
         self._working: tuple[str, ...] = ()
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
-        self._kept = KeptSuspicion(
+        self._suspicion = KeptSuspicion(
             folder / "connectors.suspects", event="sources and sinks are suspected of their host's end")
-        deaths = [death for death in (read_record(self._ended, _death_of), self._crash()) if death is not None]
+        deaths = [death for death in (read_record(self._end_path, _death_of), self._crash()) if death is not None]
         if deaths:  # the newer one: the other was looked at before
-            self._kept.keep(_blamed(self._kept.now, max(deaths, key=lambda death: death.at_ms)))
-            self._ended.unlink(missing_ok=True)  # or it would count again, once a crash has come after it
+            self._suspicion.keep(_blamed(self._suspicion.now, max(deaths, key=lambda death: death.at_ms)))
+            self._end_path.unlink(missing_ok=True)  # or it would count again, once a crash has come after it
 
     def note_crashes(self) -> None:
         """Have Python write down where this process crashes."""
@@ -78,7 +78,7 @@ class SourceSuspects:
 
     def note_end(self, *, taken_bytes: int) -> None:
         """Leave word that this host ends for its memory, with what it reads and writes."""
-        write_atomically(self._ended, json.dumps({
+        write_atomically(self._end_path, json.dumps({
             "at_ms": self._clock_ms(), "sources": self._working, "taken_mb": taken_bytes >> 20}))
 
     def _crash(self) -> Death | None:
@@ -97,12 +97,12 @@ class SourceSuspects:
     def held(self, names: Collection[str], runners: Mapping[str, Hosted]) -> dict[str, ConnectorReport]:
         """The sources and sinks that are not to begin now, each with what is told of it."""
         self.note_work(runners)
-        now_ms, now = self._clock_ms(), self._kept.now.only(names)
+        now_ms, now = self._clock_ms(), self._suspicion.now.only(names)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):
                 now = now.pardoned(source)
         now = self._after_turn(now, runners, now_ms)
-        self._kept.keep(now)
+        self._suspicion.keep(now)
         accused = now.suspects[0] if now.suspects and now.deaths.get(now.suspects[0]) else None
         waits = now.waiting if accused is None else {*names} - {accused} - runners.keys()
         waiting = {source: ConnectorReport(STARTING, now.at_ms) for source in waits}

@@ -77,8 +77,8 @@ class SparkReader:
         self._names = list(opening.config["columns"])
         self._checkpoint = from_environment().data_dir / "checkpoints" / f"in-{opening.task}"
         self._pieces: queue.Queue[tuple[int, int, bool, list[Message]]] = queue.Queue(maxsize=1)
-        self._acknowledged, self._closing = threading.Event(), threading.Event()
-        self._lost: list[DeadLetter] = []
+        self._acknowledgement, self._closing = threading.Event(), threading.Event()
+        self._dead_letters: list[DeadLetter] = []
         if opening.position is None:  # of an earlier life, or begun and never heard of
             shutil.rmtree(self._checkpoint, ignore_errors=True)
         session = DRIVER.__enter__()
@@ -94,7 +94,7 @@ class SparkReader:
         return self._position
 
     def poll(self, timeout_s: float) -> Polled:
-        lost, self._lost = self._lost, []
+        lost, self._dead_letters = self._dead_letters, []
         try:
             batch, until, is_over, messages = self._pieces.get(timeout=0 if lost else timeout_s)
         except queue.Empty:
@@ -105,7 +105,7 @@ class SparkReader:
         return Polled(messages, self._position, lost)
 
     def written(self) -> None:
-        self._acknowledged.set()
+        self._acknowledgement.set()
 
     def rest(self, timeout_s: float) -> None:
         self._closing.wait(timeout_s)  # Spark waits with the piece that it has
@@ -133,7 +133,7 @@ class SparkReader:
                 reader = reader.schema(self._config["schema"])
             frame = reader.load()
         except Exception as error:
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
         missing = [name for name in self._names if name not in frame.columns]
         if missing:
             raise SourceRefused(
@@ -147,7 +147,7 @@ class SparkReader:
             return writer.option("checkpointLocation", str(self._checkpoint)).trigger(
                 processingTime=f"{round(self._config['every'] * 1000)} milliseconds").start()
         except Exception as error:
-            raise self._refused(error) from None
+            raise self._refusal(error) from None
 
     def _begin(self, position: Position | None) -> dict[str, Any]:
         """The position that counts with this checkpoint: another one's batches have other numbers."""
@@ -156,7 +156,7 @@ class SparkReader:
             return begin
         if position["query"] == begin["query"]:
             return dict(position)
-        self._lost.append(DeadLetter(
+        self._dead_letters.append(DeadLetter(
             "the place in the source is lost with its checkpoint: it is read from where its options say", "checkpoint"))
         return begin
 
@@ -175,9 +175,9 @@ class SparkReader:
             messages = [
                 Message(place=f"batch {batch}, row {number}", values=row.asDict(recursive=True))
                 for number, row in enumerate(piece, start=until - len(piece))]
-            self._acknowledged.clear()
+            self._acknowledgement.clear()
             self._offer((batch, until, not following, messages))
-            while not self._acknowledged.wait(WAIT_S):
+            while not self._acknowledgement.wait(WAIT_S):
                 self._must_go_on()
 
     def _offer(self, piece: tuple[int, int, bool, list[Message]]) -> None:
@@ -201,11 +201,11 @@ class SparkReader:
         except Exception:
             raise SourceAway("Spark's driver ended.", remedy=again) from None
         if error is not None:
-            raise self._refused(error)
+            raise self._refusal(error)
         if not runs:
             raise SourceAway("Spark's query ended.", remedy=again)
 
-    def _refused(self, error: Exception) -> SourceRefused:
+    def _refusal(self, error: Exception) -> SourceRefused:
         """What Spark says, without secrets."""
         text = str(getattr(error, "desc", None) or error).strip() or type(error).__name__
         for value in sorted(self._secrets.values(), key=len, reverse=True):

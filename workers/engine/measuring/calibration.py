@@ -36,16 +36,16 @@ class Calibration:
         self._path = path
         self._machine = machine
         self._look = look
-        self._looking: CoreSpeed | None = None
+        self._measurement: CoreSpeed | None = None
         self._block = ExitStack()
         self._until_ms = self._left_s = 0
-        self.speed = self._kept()
+        self.speed = self._stored_speed()
         self.speed_now: float | None = None
 
     @property
     def left_s(self) -> int | None:
         """Seconds that calibration still takes, once it has begun; None before and after."""
-        return None if self._looking is None or self.speed is not None else self._left_s
+        return None if self._measurement is None or self.speed is not None else self._left_s
 
     def report(self) -> dict[str, float | None]:
         """The fields of a node's report about it."""
@@ -53,7 +53,7 @@ class Calibration:
 
     def turn(self, now_ms: int, *, is_calm: bool) -> None:
         """Begin where the node is calm, or was calibrated before, and take what each minute brings."""
-        if self._looking is None:
+        if self._measurement is None:
             if self.speed is None and is_calm:
                 self._begin(now_ms, EVERY_S)
             elif self.speed is not None:
@@ -62,7 +62,7 @@ class Calibration:
         self._left_s = max(0, (self._until_ms - now_ms) // 1000)
         if now_ms < self._until_ms:
             return
-        self.speed_now, self._until_ms = self._looking.mean(), now_ms + LASTS_MS
+        self.speed_now, self._until_ms = self._measurement.mean(), now_ms + LASTS_MS
         if self.speed is None:
             self._keep(self.speed_now)
             self.stop()
@@ -70,10 +70,10 @@ class Calibration:
     def stop(self) -> None:
         """Stop looking; the next turn begins anew."""
         self._block.close()
-        self._looking = None
+        self._measurement = None
 
     def _begin(self, now_ms: int, every_s: float) -> None:
-        self._looking = self._block.enter_context(self._look(min(os.sched_getaffinity(0)), every_s))
+        self._measurement = self._block.enter_context(self._look(min(os.sched_getaffinity(0)), every_s))
         self._until_ms, self._left_s = now_ms + LASTS_MS, LASTS_MS // 1000
 
     def _keep(self, speed: float | None) -> None:
@@ -85,7 +85,7 @@ class Calibration:
         temporary.write_text(json.dumps({"machine": self._machine, "speed": speed}))
         temporary.replace(self._path)
 
-    def _kept(self) -> float | None:
+    def _stored_speed(self) -> float | None:
         try:
             document = json.loads(self._path.read_text())
         except (OSError, ValueError):

@@ -109,7 +109,7 @@ def write(path: Path, batches: Iterable[pa.RecordBatch], *, schema_json: str) ->
     return table.num_rows
 
 
-def kept(path: Path) -> EventFeed | None:
+def read_kept(path: Path) -> EventFeed | None:
     """The events of a file; None where there is none that can be read."""
     try:
         return read(path)

@@ -27,9 +27,9 @@ class Feeding:
     def __init__(self, rate_per_s: float) -> None:
         self._rate_per_s = rate_per_s
         self._process: subprocess.Popen[bytes] | None = None
-        self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._told: list[tuple[float, int, int]] = []  # when, events so far, how often held back so far
-        self._goes = False
+        self._messages: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._counts: list[tuple[float, int, int]] = []  # when, events so far, how often held back so far
+        self._has_begun = False
         self.began_s = 0.0
 
     @property
@@ -52,7 +52,7 @@ class Feeding:
 
     def go(self, assignment: Assignment) -> None:
         """Let it read its events, and begin gently."""
-        self._goes = True
+        self._has_begun = True
         self._write(json.dumps(asdict(assignment)))
         self._expect("ready")
         self._write("go")
@@ -60,14 +60,14 @@ class Feeding:
 
     def check(self) -> None:
         """Raise ``TrialFailed`` where the feeder has ended: what then comes through says nothing of the task."""
-        if self._goes and self._process is not None and self._process.poll() is not None:
+        if self._has_begun and self._process is not None and self._process.poll() is not None:
             raise TrialFailed(
                 "agent_stopped", f"What feeds the task has ended with {self._process.returncode}",
                 remedy="Order it again; the log of the node's agent says why.")
 
     def faster(self) -> None:
         """Let it write at the rate: the query has started all that it needs. A source needs nobody who feeds it."""
-        if self._goes:
+        if self._has_begun:
             self._write("faster")
 
     def offered_per_s(self, first_s: float, last_s: float) -> float:
@@ -84,15 +84,15 @@ class Feeding:
         return bool(within) and within[-1][2] > within[0][2]
 
     def _between(self, first_s: float, last_s: float) -> list[tuple[float, int, int]]:
-        while not self._said.empty():
-            message = self._said.get()
-            self._told.append((self.began_s + message["passed_s"], message["sent"], message["held_back"]))
-        return [entry for entry in self._told if first_s <= entry[0] <= last_s]
+        while not self._messages.empty():
+            message = self._messages.get()
+            self._counts.append((self.began_s + message["passed_s"], message["sent"], message["held_back"]))
+        return [entry for entry in self._counts if first_s <= entry[0] <= last_s]
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
         with process.stdout:
             for line in process.stdout:
-                self._said.put(json.loads(line))
+                self._messages.put(json.loads(line))
 
     def _write(self, line: str) -> None:
         with suppress(OSError):
@@ -101,7 +101,7 @@ class Feeding:
 
     def _expect(self, field: str) -> Any:
         try:
-            return self._said.get(timeout=PATIENCE_S)[field]
+            return self._messages.get(timeout=PATIENCE_S)[field]
         except (queue.Empty, KeyError) as error:
             raise TrialFailed(
                 "agent_stopped", "The process that feeds the trial did not come up",

@@ -60,7 +60,7 @@ class TreeLoad:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._known: dict[int, float] | None = None
+        self._last_cpu_s: dict[int, float] | None = None
         self._compilers = Compilers()
         self._total_s = 0.0
         self.compilers_s = 0.0  # what was left out, by the last call of cpu_s
@@ -75,9 +75,9 @@ class TreeLoad:
                     times, compilers_s = process.cpu_times(), self._compilers.cpu_s(process)
                     counted[pid] = times.user + times.system - compilers_s
                     self.compilers_s += compilers_s
-        before = counted if self._known is None else self._known
+        before = counted if self._last_cpu_s is None else self._last_cpu_s
         self._total_s += sum(max(0.0, used - before.get(pid, 0.0)) for pid, used in counted.items())
-        self._known = counted
+        self._last_cpu_s = counted
         return self._total_s
 
     def python_mb(self) -> float:

@@ -35,12 +35,12 @@ class Stolen:
     """The CPU that a virtual machine asks for and its host gives to others (steal); 0 on a physical machine."""
 
     def __init__(self) -> None:
-        self._before = self._times()
+        self._last_times = self._times()
 
     def share(self) -> float:
         """The part, 0 to 1, of the CPU time asked for since the last call that was not given."""
-        now, before = self._times(), self._before
-        self._before = now
+        now, before = self._times(), self._last_times
+        self._last_times = now
         used, stolen = (max(0.0, after - earlier) for after, earlier in zip(now, before, strict=True))
         return stolen / (used + stolen) if used + stolen else 0.0
 

@@ -23,7 +23,7 @@ class CoreSpeed:
 
     def __init__(self, core: int, every_s: float = EVERY_S) -> None:
         self._core, self._every_s = core, every_s
-        self._over = threading.Event()
+        self._end_event = threading.Event()
         self._speeds: list[float] = []
         self._thread = threading.Thread(target=self._look, name=f"speed-{core}", daemon=True)
 
@@ -34,7 +34,7 @@ class CoreSpeed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._over.set()
+        self._end_event.set()
         self._thread.join()
 
     def mean(self) -> float | None:
@@ -45,7 +45,7 @@ class CoreSpeed:
     def _look(self) -> None:
         with suppress(OSError):  # a core that is not ours: then it is told of where the system lets it run
             os.sched_setaffinity(0, {self._core})  # of this thread
-        while not self._over.wait(self._every_s):
+        while not self._end_event.wait(self._every_s):
             began_s, total = time.thread_time(), 0.0
             for step in range(STEPS):
                 total += 1 / (2 * step + 1)

@@ -63,15 +63,15 @@ class TrialContext:
 class Host:
     """Performs commands; at most one query at a time is a trial's."""
 
-    def __init__(self, around: TrialContext) -> None:
-        self._around = around
+    def __init__(self, context: TrialContext) -> None:
+        self._context = context
         self.is_used = False  # a command has come
         self._query: Any = None
         self._fragment = ""
         self._task: Task | None = None
-        self._hurried: dict[str, Any] = {}
+        self._warm_queries: dict[str, Any] = {}
         # Now, for what was imported at the start is what runs, whatever becomes of the files.
-        self._code = codes_of(around.task_types)
+        self._code = codes_of(context.task_types)
         self._commands: Mapping[str, Callable[..., dict[str, Any]]] = {
             "weigh": self.weigh, "feed": self.feed, "hurry": self.hurry, "rest": self.rest, "begin": self.begin,
             "look": self.look, "end": self.end, "show": self.show,
@@ -86,13 +86,13 @@ class Host:
         except TrialFailed as error:
             return {"ok": False, "code": error.code, "message": error.message, "remedy": error.remedy}
         except Exception as error:
-            return {"ok": False, **_told(explain_error(error))}
+            return {"ok": False, **_failure(explain_error(error))}
 
     def weigh(self) -> dict[str, Any]:
         """Live memory on the heap in MiB, and the versions of Java and PySpark."""
-        jvm = self._around.spark._jvm
+        jvm = self._context.spark._jvm
         return {"heap_mb": load.heap_mb(jvm), "java": jvm.java.lang.System.getProperty("java.version"),
-                "pyspark": self._around.spark.version}
+                "pyspark": self._context.spark.version}
 
     def show(self, *, look: str, task_type: str, config: Mapping[str, Any], count: int) -> dict[str, Any]:
         """Make the first events of a source that generates them from their numbers, and answer with them.
@@ -102,16 +102,16 @@ class Host:
         task_type : str
             The source's type; one with outside effects shows nothing.
         """
-        around = self._around
+        context = self._context
         try:
             batch = first_events(
-                around.spark, around.task_types[task_type], config, count=count, now_ms=time.time_ns() // 1_000_000)
+                context.spark, context.task_types[task_type], config, count=count, now_ms=time.time_ns() // 1_000_000)
         except Exception as error:
-            facts = _told(explain_error(error))
-            look_store.tell(around.broker, look, LookState(
+            facts = _failure(explain_error(error))
+            look_store.tell(context.broker, look, LookState(
                 FAILED, facts["code"], facts["message"], facts["remedy"]))
             return {}
-        look_store.tell(around.broker, look, LookState(DONE), batch)
+        look_store.tell(context.broker, look, LookState(DONE), batch)
         return {}
 
     def feed(
@@ -124,22 +124,22 @@ class Host:
         approved : bool, optional
             True where this config is one of an approved version, so that effects and secrets are allowed.
         """
-        around = self._around
+        context = self._context
         tasks = [Task(feeding(number), task["type"], task["config"]) for number, task in enumerate(chain)]
-        source_type = around.task_types[tasks[0].type]
-        back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=around.data_dir)
+        source_type = context.task_types[tasks[0].type]
+        back_ms = due_ms(tasks[0], source_type, feed.EVENTS, folder=context.data_dir)
         source_offset = {"t0": time.time_ns() // 1_000_000 - back_ms, "next": 0}
-        config = ChannelConfig(around.config.redis_url, around.config.data_dir, catch_up_ms=2**53)
+        config = ChannelConfig(context.config.redis_url, context.config.data_dir, catch_up_ms=2**53)
         written = [f"{fragment}.{position}" for position in range(len(tasks))]
         beginning = StartPosition(source_offset=source_offset)
         chain_ = Chain(fragment, tasks, (), written, beginning=beginning, approved=approved)
         compiled = self._compile(chain_, config)
-        around.channels.open_channel(written[-1], schema_json=compiled.schemas[-1], retain=feed.EVENTS)
-        around.channels.open_outlet(fragment, len(tasks) - 1, from_batch=0)
+        context.channels.open_channel(written[-1], schema_json=compiled.schemas[-1], retain=feed.EVENTS)
+        context.channels.open_outlet(fragment, len(tasks) - 1, from_batch=0)
         self._start(fragment, compiled, tasks[0])
         try:
             self._await_events(written[-1])
-            blocks = around.broker.xrange(keys.channel(written[-1]), count=READ_BLOCKS)
+            blocks = context.broker.xrange(keys.channel(written[-1]), count=READ_BLOCKS)
         finally:
             self.end()
         batches = [batch for _, fields in blocks for batch in block_codec.decode_block(fields[b"b"])]
@@ -154,27 +154,27 @@ class Host:
         self, *, fragments: list[str], chain: list[Mapping[str, Any]], approved: bool = False
     ) -> dict[str, Any]:
         """Warm the driver up: run queries of a chain, batch after batch and without readers, until `rest`."""
-        around = self._around
+        context = self._context
         tasks = [Task(warming(number), task["type"], task["config"]) for number, task in enumerate(chain)]
-        around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
+        context.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
         for fragment in fragments:
             written = [f"{fragment}.{position}" for position in range(len(tasks))]
-            compiled = self._compile(Chain(fragment, tasks, (), written, approved=approved), around.config)
-            self._hurried[fragment] = queries.start(
-                compiled.frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment, trigger_ms=0)
+            compiled = self._compile(Chain(fragment, tasks, (), written, approved=approved), context.config)
+            self._warm_queries[fragment] = queries.start(
+                compiled.frame, name=fragment, checkpoint=context.data_dir / "checkpoints" / fragment, trigger_ms=0)
         return {}
 
     def rest(self) -> dict[str, Any]:
         """Stop the queries that `hurry` started."""
-        around = self._around
-        for fragment, query in self._hurried.items():
-            around.listener.forget([query.runId])
+        context = self._context
+        for fragment, query in self._warm_queries.items():
+            context.listener.forget([query.runId])
             with suppress(Exception):
-                queries.stop(query, pause=partial(around.channels.pause, fragment), drain_s=DRAIN_S)
-            shutil.rmtree(around.data_dir / "checkpoints" / fragment, ignore_errors=True)
-        self._end_workers(self._hurried)
-        self._hurried = {}
-        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+                queries.stop(query, pause=partial(context.channels.pause, fragment), drain_s=DRAIN_S)
+            shutil.rmtree(context.data_dir / "checkpoints" / fragment, ignore_errors=True)
+        self._end_workers(self._warm_queries)
+        self._warm_queries = {}
+        context.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
     def begin(
@@ -182,68 +182,68 @@ class Host:
         approved: bool = False,
     ) -> dict[str, Any]:
         """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source."""
-        around = self._around
+        context = self._context
         task = Task(MEASURED, task_type, config)
         inputs: list[str] = []
         if schema_json is not None:
             inputs = [f"{fragment}.in"]
-            around.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
+            context.channels.open_channel(inputs[0], schema_json=schema_json, readers=[fragment])
         compiled = self._compile(
-            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads, approved=approved), around.config)
-        if around.task_types[task_type].terminal in ("output", "connector"):
+            Chain(fragment, [task], inputs, [f"{fragment}.0"], threads=threads, approved=approved), context.config)
+        if context.task_types[task_type].terminal in ("output", "connector"):
             retain = int(config.get("keep_events") or 1_000)
-            around.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)
-            around.channels.open_outlet(fragment, 0, from_batch=0)
-        around.listener.watch(fragment)
+            context.channels.open_channel(f"{fragment}.0", schema_json=compiled.schemas[0], retain=retain)
+            context.channels.open_outlet(fragment, 0, from_batch=0)
+        context.listener.watch(fragment)
         self._start(fragment, compiled, task)
-        fence = around.channels.take_fence(inputs[0]) if inputs else 0
+        fence = context.channels.take_fence(inputs[0]) if inputs else 0
         return {"fence": fence, "code": self._code.get(task_type, "")}
 
     def look(self) -> dict[str, Any]:
         """The batches since the last look; an error where the query has failed."""
-        around = self._around
+        context = self._context
         if self._query is not None and not self._query.isActive:
-            failure = _told(explain(queries.causes_of(self._query), task_code_of([self._task], around.task_types)))
+            failure = _failure(explain(queries.causes_of(self._query), task_code_of([self._task], context.task_types)))
             raise TrialFailed(failure["code"], failure["message"], remedy=failure["remedy"])
-        documents = around.listener.watched(self._fragment, self._query)
+        documents = context.listener.watched(self._fragment, self._query)
         batches = [
             trial_figures.batch_of(document, started_s=_seconds(document["timestamp"])) for document in documents]
         return {"batches": [asdict(batch) for batch in batches if batch.events_in]}
 
     def end(self) -> dict[str, Any]:
         """Stop the query soon, and its Python workers, so that the next trial finds the slot as this one did."""
-        around, query, self._query = self._around, self._query, None
+        context, query, self._query = self._context, self._query, None
         if query is not None:
-            around.listener.forget([query.runId])
-            around.listener.unwatch(self._fragment)
-            around.spark.sparkContext.setLogLevel("OFF")  # a batch that takes longer fails, as it is meant to
+            context.listener.forget([query.runId])
+            context.listener.unwatch(self._fragment)
+            context.spark.sparkContext.setLogLevel("OFF")  # a batch that takes longer fails, as it is meant to
             with suppress(Exception):
-                queries.stop(query, pause=lambda: around.channels.pause(self._fragment), drain_s=DRAIN_S)
+                queries.stop(query, pause=lambda: context.channels.pause(self._fragment), drain_s=DRAIN_S)
             self._end_workers((self._fragment,))
-            shutil.rmtree(around.data_dir / "checkpoints" / self._fragment, ignore_errors=True)
-            around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+            shutil.rmtree(context.data_dir / "checkpoints" / self._fragment, ignore_errors=True)
+            context.spark.sparkContext.setLogLevel(LOG_LEVEL)
         return {}
 
     def _end_workers(self, queries: Collection[str]) -> None:
         """End the Python workers; not where others' queries have come here meanwhile, which would fail without them."""
-        if all(query.name in queries for query in self._around.spark.streams.active):
+        if all(query.name in queries for query in self._context.spark.streams.active):
             end_python_workers()
 
     def _compile(self, chain: Chain, config: ChannelConfig) -> CompiledQuery:
         return compile_chain(
-            self._around.spark, chain, config=config, task_types=self._around.task_types,
-            take_fence=self._around.channels.take_fence, folder=self._around.data_dir,
+            self._context.spark, chain, config=config, task_types=self._context.task_types,
+            take_fence=self._context.channels.take_fence, folder=self._context.data_dir,
         )
 
     def _start(self, fragment: str, compiled: CompiledQuery, task: Task) -> None:
-        around = self._around
-        around.spark.sparkContext.setLogLevel(LOG_LEVEL)
+        context = self._context
+        context.spark.sparkContext.setLogLevel(LOG_LEVEL)
         frame = compiled.frame.observe(
             "weir", F.count(F.lit(1)).alias("events"), F.avg("_born").alias("born"))
         self._fragment, self._task = fragment, task
         self._query = queries.start(
-            frame, name=fragment, checkpoint=around.data_dir / "checkpoints" / fragment,
-            trigger_ms=around.trigger_ms, file_sink=compiled.file_sink,
+            frame, name=fragment, checkpoint=context.data_dir / "checkpoints" / fragment,
+            trigger_ms=context.trigger_ms, file_sink=compiled.file_sink,
         )
 
     def _await_events(self, channel: str) -> None:
@@ -251,7 +251,7 @@ class Host:
         deadline = time.monotonic() + FEED_S
         event_count, since = 0, time.monotonic()
         while event_count < feed.EVENTS and time.monotonic() < deadline:
-            now = int(self._around.broker.hget(keys.meta(channel), "held") or 0)
+            now = int(self._context.broker.hget(keys.meta(channel), "held") or 0)
             if now != event_count:
                 event_count, since = now, time.monotonic()
             if event_count and time.monotonic() - since > STILL_S:
@@ -273,7 +273,7 @@ def _code_of(task_type: TaskType) -> str:
         return ""
 
 
-def _told(failure: FragmentFailed) -> dict[str, str]:
+def _failure(failure: FragmentFailed) -> dict[str, str]:
     """A failure as a trial's answer: the task's own, or the broker's absence, which passes."""
     if failure.broker_is_away:
         return {"code": "slot_not_ready", "message": f"The broker was away: {failure}", "remedy": "Order it again."}

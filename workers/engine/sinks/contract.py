@@ -85,14 +85,14 @@ class SinkOpening:
 
     ``sink`` is the name by which the other system tells this sink from all others, of any installation; it stays as
     long as the sink runs. ``config`` has defaults and the values of its secrets. ``columns`` are those of its events;
-    ``known`` is how far Weir believes that it has come. What is on the node's own disk goes below ``folder``.
+    ``known_offset`` is how far Weir believes that it has come. What is on the node's own disk goes below ``folder``.
     """
 
     sink: str
     task: str
     config: Mapping[str, Any]
     columns: Sequence[str]
-    known: Offset
+    known_offset: Offset
     folder: Path = field(default_factory=Path)
 
 

@@ -44,16 +44,16 @@ class DeltaWriter:
         self.batching = Batching(
             linger_s=config["every"], most_events=LARGEST_EVENTS, most_bytes=round(config["megabytes"] * 1e6))
         self._table = self._load()
-        self._after = self._version()
+        self._written_version = self._version()
         if self._table is not None:
             self._require_columns()
-        self.notice = "" if self._after is not None or opening.known <= START else (
+        self.notice = "" if self._written_version is not None or opening.known_offset <= START else (
             f"{self._title} is not the one that was written: it was deleted"
             + (", and is made anew with the next events. " if self._table is None else " and made anew. ")
             + "What was written before is not in it. “Write again” on the sink's page writes what is kept of that.")
 
     def position(self) -> Offset | None:
-        return None if self._after is None else offset_of(self._after)
+        return None if self._written_version is None else offset_of(self._written_version)
 
     def write(self, batch: Batch, refuse: Refuse) -> None:
         from deltalake import CommitProperties, Transaction, write_deltalake
@@ -64,9 +64,9 @@ class DeltaWriter:
                 require_room(Path(self._place).parent)
             rows = batch.rows.select(self._names)
             if self._table is None:
-                self._table = self._made(rows.schema)
+                self._table = self._existing_table(rows.schema)
             self._table.update_incremental()
-            if self._version() != self._after:
+            if self._version() != self._written_version:
                 raise Overtaken
             rows = self._fitted(rows, refuse)
             number = number_of(batch.until)
@@ -81,7 +81,7 @@ class DeltaWriter:
         except (DeltaError, OSError) as error:
             raise self._explained(error) from None
         if not batch.again:
-            self._after = number
+            self._written_version = number
 
     def rest(self) -> None:
         return
@@ -104,7 +104,7 @@ class DeltaWriter:
         except (DeltaError, OSError) as error:
             raise self._explained(error) from None
 
-    def _made(self, schema: pa.Schema) -> Any:
+    def _existing_table(self, schema: pa.Schema) -> Any:
         """The table, made without rows where it is not there: only a table that is there tells writers apart."""
         from deltalake import DeltaTable
 

@@ -64,8 +64,8 @@ class Sinks:
     ) -> None:
         self._on_begin = on_begin
         self._settings, self._types, self._on_event = settings, types, on_event
-        self._store, self._passing = SinkStore(broker), passing
-        self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
+        self._store, self._passing_records = SinkStore(broker), passing
+        self._awaited_since_ms: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
         self._lives = Lives(NodeStore(settings.data_dir, settings.node).host_folder / "sinks.json")
         self.runners: dict[str, SinkRunner] = {}  # by channel
         self._held_back: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
@@ -76,11 +76,11 @@ class Sinks:
     @property
     def is_idle(self) -> bool:
         """True where there is nothing to write, and nothing to clear up."""
-        return not (self.runners or self._awaited or self._held_back)
+        return not (self.runners or self._awaited_since_ms or self._held_back)
 
     def wanted(self, desired: DesiredState) -> dict[str, WantedSink]:
         """The sinks that are to be written, by channel."""
-        return wanted_sinks(desired, self._types, let_go=self._passing.let_go())
+        return wanted_sinks(desired, self._types, let_go=self._passing_records.let_go())
 
     def names(self, sinks: Mapping[str, WantedSink]) -> list[str]:
         """Channels of those that are wanted, of those that still write, and of those that another host has left."""
@@ -94,9 +94,9 @@ class Sinks:
         self._held_back = {
             channel: (sink.task.id, _sink_report(held_back[channel])) for channel, sink in sinks.items()
             if channel in held_back}
-        phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in sinks.items()}
-        for channel in self._awaited.keys() - sinks.keys():
-            del self._awaited[channel]
+        phases = {channel: self._passing_records.phase_of(sink.passed) for channel, sink in sinks.items()}
+        for channel in self._awaited_since_ms.keys() - sinks.keys():
+            del self._awaited_since_ms[channel]
         for channel, sink in sinks.items():
             self._unwanted.pop(channel, None)
             if phases[channel] is Phase.GIVE:
@@ -112,13 +112,13 @@ class Sinks:
             self._sweep(sinks, held_back)
         for channel in self.runners.keys() - sinks.keys():
             self._end(channel)
-        return not (self._unwanted or self._awaited or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
+        return not (self._unwanted or self._awaited_since_ms or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """Reports of sinks, by running task."""
         now_ms, reports = _now_ms(), {}
         standings = {}
-        shown = self._shown()
+        shown = self._reports()
         with suppress(redis.RedisError):
             for channel in shown:
                 with suppress(*UNREADABLE):  # a slot writes the channel, and may write what is none
@@ -135,9 +135,9 @@ class Sinks:
     def shape(self) -> Any:
         """The part of the reports of which a change is news."""
         return {channel: (report.state, report.error, report.restarts)
-                for channel, (_, report) in self._shown().items()}
+                for channel, (_, report) in self._reports().items()}
 
-    def _shown(self) -> dict[str, tuple[str, SinkReport]]:
+    def _reports(self) -> dict[str, tuple[str, SinkReport]]:
         """Task and report of each, by channel."""
         return self._held_back | {
             channel: (runner.sink.task, runner.report()) for channel, runner in self.runners.items()}
@@ -157,11 +157,11 @@ class Sinks:
     def _await(self, sink: WantedSink, phase: Phase) -> None:
         """Begin a sink, once no other node holds it."""
         now_ms, channel = _now_ms(), sink.channel
-        since_ms = self._awaited.get(channel, now_ms) if phase is Phase.OWN else now_ms
+        since_ms = self._awaited_since_ms.get(channel, now_ms) if phase is Phase.OWN else now_ms
         if self._begin(sink, by_force=now_ms - since_ms >= HELD_MS):
-            self._awaited.pop(channel, None)
+            self._awaited_since_ms.pop(channel, None)
         else:
-            self._awaited[channel] = since_ms
+            self._awaited_since_ms[channel] = since_ms
 
     def _begin(self, wanted_sink: WantedSink, *, by_force: bool = False) -> bool:
         task, channel = wanted_sink.task, wanted_sink.channel
@@ -188,7 +188,7 @@ class Sinks:
         if self._end_runner(sink.channel):
             self._store.holding.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
             self._lives.forget(sink.channel)
-            self._passing.record_let_go(sink.passed.heirs)
+            self._passing_records.record_let_go(sink.passed.heirs)
 
     def _end_runner(self, channel: str) -> bool:
         """End it between two batches; whether it has."""

@@ -72,7 +72,7 @@ class KafkaWriter:
         values = list(json_lines(batch.rows.select(self._names)))
         keys = self._keys(batch)
         refused: dict[int, RefusedRow] = {}
-        while (too_much := self._tried(batch, keys, values, refused)):
+        while (too_much := self._refusals_of(batch, keys, values, refused)):
             refused.update(too_much)
         if refused:
             refuse(sorted(refused.values(), key=lambda row: row.row))
@@ -101,7 +101,7 @@ class KafkaWriter:
             return [None] * batch.rows.num_rows
         return [None if value is None else as_key(value) for value in values_of_column(batch.rows.column(self._key))]
 
-    def _tried(
+    def _refusals_of(
         self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes], left_out: Mapping[int, RefusedRow]
     ) -> dict[int, RefusedRow]:
         """A transaction that is ready to be committed; or what Kafka does not take of it, and it was given up."""

@@ -49,8 +49,8 @@ class MqttWriter:
         self.batching = Batching(most_events=MOST_EVENTS)
         self._connected: Any = None
         self._under_way: set[int] = set()
-        self._acknowledged: set[int] = set()
-        self._refused: str | None = None
+        self._acknowledged_ids: set[int] = set()
+        self._refusal: str | None = None
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=f"weir-{opening.task[:10]}-{opening.sink[-7:]}",
             protocol=mqtt.MQTTv5 if opening.config["version"] == "5" else mqtt.MQTTv311)
@@ -110,8 +110,8 @@ class MqttWriter:
         info = self._client.publish(topic, value, qos=self._config["qos"], retain=self._config["retain"])
         if info.rc != self._mqtt.MQTT_ERR_SUCCESS:
             raise self._away("closed the connection")
-        if info.mid in self._acknowledged:
-            self._acknowledged.remove(info.mid)
+        if info.mid in self._acknowledged_ids:
+            self._acknowledged_ids.remove(info.mid)
         else:
             self._under_way.add(info.mid)
 
@@ -144,9 +144,9 @@ class MqttWriter:
         waiting, deadline = len(self._under_way), time.monotonic() + PATIENCE_S
         while not is_so():
             self._turn(0.1)
-            if self._refused is not None:
+            if self._refusal is not None:
                 raise SinkRefused(
-                    f"The MQTT server does not take what is published: {self._refused}.",
+                    f"The MQTT server does not take what is published: {self._refusal}.",
                     remedy="Let the user of the config publish there; it is tried again by itself.")
             if len(self._under_way) < waiting:
                 waiting, deadline = len(self._under_way), time.monotonic() + PATIENCE_S
@@ -166,11 +166,11 @@ class MqttWriter:
 
     def _on_publish(self, _client: Any, _data: Any, mid: int, reason: Any, _properties: Any) -> None:
         if reason.is_failure:
-            self._refused = str(reason)
+            self._refusal = str(reason)
         if mid in self._under_way:
             self._under_way.remove(mid)
         else:
-            self._acknowledged.add(mid)
+            self._acknowledged_ids.add(mid)
 
 
 class _NoTopic:

@@ -44,7 +44,7 @@ class ObjectWriter:
         self._bucket = s3.bucket_of(config)
         self.batching = Batching(
             linger_s=config["every"], most_events=LARGEST_EVENTS, most_bytes=round(config["megabytes"] * 1e6))
-        self._position = self._look(opening.known)
+        self._position = self._look(opening.known_offset)
 
     def position(self) -> Offset | None:
         return self._position

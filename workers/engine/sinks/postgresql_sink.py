@@ -52,7 +52,7 @@ class PostgresqlWriter:
         self._table = opening.config["table"]
         self._names = chosen(opening.columns, opening.config["columns"])
         self._key = list(opening.config["key"])
-        self._after: str | None = None
+        self._written_until: str | None = None
         self._nulls_are_equal = True
         self.batching = Batching()
         options = f"-c statement_timeout={PATIENCE_MS} -c lock_timeout={LOCK_MS}"
@@ -71,7 +71,7 @@ class PostgresqlWriter:
             raise
 
     def position(self) -> Offset | None:
-        return Offset(self._after) if self._after else None
+        return Offset(self._written_until) if self._written_until else None
 
     def write(self, batch: Batch, refuse: Refuse) -> None:
         rows = self._values(batch.rows)
@@ -87,7 +87,7 @@ class PostgresqlWriter:
         except self._psycopg.Error as error:
             raise self._explained(error) from None
         if not batch.again:
-            self._after = str(batch.until)
+            self._written_until = str(batch.until)
 
     def rest(self) -> None:
         return
@@ -101,7 +101,7 @@ class PostgresqlWriter:
         """Move the sink's place from where this writer believes it to be; another's place is not moved."""
         cursor.execute(
             f"update {BATCHES} set position = %s, at = now() where sink = %s and position is not distinct from %s",
-            (str(batch.until), self._sink, self._after))
+            (str(batch.until), self._sink, self._written_until))
         if cursor.rowcount != 1:
             raise Overtaken
 
@@ -191,7 +191,7 @@ class PostgresqlWriter:
         self._connection.execute(
             f"insert into {BATCHES} (sink) values (%s) on conflict (sink) do nothing", (self._sink,))
         row = self._connection.execute(f"select position from {BATCHES} where sink = %s", (self._sink,)).fetchone()
-        self._after = row[0] if row else None
+        self._written_until = row[0] if row else None
 
     def _columns(self) -> Mapping[str, str]:
         columns = dict(self._connection.execute(

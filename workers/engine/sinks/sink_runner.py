@@ -51,7 +51,7 @@ class SinkRunner(Retried):
         self.is_empty = False  # nothing waited when it looked last
         self.has_given = False  # a batch to the other system
         self._pending: list[SpilledBlock] = []
-        self._kept: list[KeptBlock] = []
+        self._kept_blocks: list[KeptBlock] = []
         self._position = self._place = Offset("0-0")
 
     def drain(self, is_wanted_no_more: bool) -> None:
@@ -87,7 +87,7 @@ class SinkRunner(Retried):
             self._find_place(writer, noted)
             while not self._stopping.is_set():
                 self._become(RUNNING)
-                order = store.asked(sink.channel)
+                order = store.oldest_order(sink.channel)
                 if order is not None:
                     count = write_again(
                         order, writer, store, sink, committed=self._place, position=self._position)
@@ -126,14 +126,14 @@ class SinkRunner(Retried):
         sink, store = self.sink, self._store
         self._position = max(noted, writer.position() or noted)
         self._place = store.place(sink.channel)
-        self._pending, self._kept = [], []
+        self._pending, self._kept_blocks = [], []
         after, unnoted = self._place, 0
         while after < self._position:
             blocks = store.channels.entries(sink.channel, after=after, count=READ_BLOCKS)
             for block in blocks:
                 if block.offset > self._position:
                     break
-                self._kept.append(KeptBlock(block.offset, block.events, block.written_ms))
+                self._kept_blocks.append(KeptBlock(block.offset, block.events, block.written_ms))
                 unnoted += block.events if block.offset > noted else 0
             if not blocks or blocks[-1].offset >= self._position:
                 break
@@ -181,7 +181,7 @@ class SinkRunner(Retried):
         self.has_given = True
         del self._pending[:len(blocks)]
         self._position = blocks[-1].offset
-        self._kept += [KeptBlock(block.offset, block.events, block.written_ms) for block in blocks]
+        self._kept_blocks += [KeptBlock(block.offset, block.events, block.written_ms) for block in blocks]
         self._note(taken=rows.num_rows - len(refused), passed=rows.num_rows)
 
     def _refuse(self, rows: pa.Table, blocks: Sequence[SpilledBlock], letters: Sequence[RefusedRow]) -> None:
@@ -198,20 +198,20 @@ class SinkRunner(Retried):
 
     def _note(self, *, taken: int, passed: int) -> None:
         """Note what is outside, and free what is kept no longer."""
-        kept_events = sum(block.events for block in self._kept)
+        kept_events = sum(block.events for block in self._kept_blocks)
         count = 0
-        while count < len(self._kept) and (
-            kept_events > self.sink.keep_events or len(self._kept) - count > KEPT_BLOCKS or self._draining
+        while count < len(self._kept_blocks) and (
+            kept_events > self.sink.keep_events or len(self._kept_blocks) - count > KEPT_BLOCKS or self._draining
         ):
-            kept_events -= self._kept[count].events
-            self._place = self._kept[count].offset
+            kept_events -= self._kept_blocks[count].events
+            self._place = self._kept_blocks[count].offset
             count += 1
-        del self._kept[:count]
-        if not self._kept:
+        del self._kept_blocks[:count]
+        if not self._kept_blocks:
             self._place = self._position
         self._store.note(
             self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=now_ms(),
-            committed=self._place, kept_blocks=self._kept)
+            committed=self._place, kept_blocks=self._kept_blocks)
 
     def _words_of(self, error: BaseException) -> str:
         return redacted(_words(error))

@@ -230,7 +230,7 @@ class SinkStore:
         """Ask a sink to write again what is kept."""
         self._broker.rpush(keys.sink_orders(channel), json.dumps({"what": order.what, "since_ms": order.since_ms}))
 
-    def asked(self, channel: str) -> Order | None:
+    def oldest_order(self, channel: str) -> Order | None:
         """The oldest order that is not done yet."""
         text = self._broker.lindex(keys.sink_orders(channel), 0)
         if text is None:

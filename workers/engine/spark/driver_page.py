@@ -43,6 +43,6 @@ def opened(spark: SparkSession, key: str) -> None:
     _address = f"{spark.sparkContext.uiWebUrl.rpartition(':')[2]}:{key}"
 
 
-def said() -> str:
+def reported() -> str:
     """The port and key of the driver's pages, as this process's slot reports them; empty where it has none."""
     return _address

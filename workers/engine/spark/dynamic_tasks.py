@@ -89,11 +89,11 @@ def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame
     """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
     """
     made = path.follow(
-        events, work=lambda task, read: built(task_types[task.type], task.config, read), join=_met, share=shared)
+        events, work=lambda task, read: built(task_types[task.type], task.config, read), join=_one_stream, share=shared)
     return made.coalesce(1) if path.shared() else made
 
 
-def _met(left: DataFrame, right: DataFrame) -> DataFrame:
+def _one_stream(left: DataFrame, right: DataFrame) -> DataFrame:
     return joined(left, right).coalesce(1)
 
 
@@ -102,4 +102,4 @@ def _way(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> Way:
     if alternate.path is None:
         return one_task(partial(built, task_types[alternate.type], alternate.config))
     return along(
-        alternate.path, lambda task: partial(built, task_types[task.type], task.config), join=_met, share=shared)
+        alternate.path, lambda task: partial(built, task_types[task.type], task.config), join=_one_stream, share=shared)

@@ -79,12 +79,12 @@ class FoldBatch:
         text = fold_files.begin(folder, batch)
         if text is None:
             text = fold.inherited.read() if fold.inherited else NOTHING
-        self._kept: Keeping = keeping(text, fold.location, fold.parts)
+        self._keeping: Keeping = keeping(text, fold.location, fold.parts)
 
     def work(self, message: bytes) -> bytes:
         """The fold's rows for some events, in the order of these."""
         fold = self._fold
-        results = fold.work(self._kept.states, _lists(pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads)))
+        results = fold.work(self._keeping.states, _lists(pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads)))
         if not results:
             return b""
         columns = [
@@ -94,11 +94,11 @@ class FoldBatch:
 
     def save(self) -> None:
         """Keep the states, before Spark commits the batch."""
-        fold_files.keep(self.folder, self._batch, self._kept.save())
+        fold_files.keep(self.folder, self._batch, self._keeping.save())
 
     def close(self) -> None:
         """Let go of what was not saved."""
-        self._kept.close()
+        self._keeping.close()
 
 
 class FoldHost:

@@ -66,7 +66,7 @@ def _state(spark: SparkSession, checkpoint: Path, *, operator: int, batch: int, 
         size = spark._jvm.weir.FoldStates.write(
             spark._jsparkSession, str(checkpoint.absolute()), run_id, operator, batch + 1, str(file))
         if size >= 0:
-            return _taken(file) if size else None
+            return _take_text(file) if size else None
     rows = (
         spark.read.format("statestore").option("operatorId", operator).option("batchId", batch).load(str(checkpoint))
         .select("value.groupState.states").collect()
@@ -74,7 +74,7 @@ def _state(spark: SparkSession, checkpoint: Path, *, operator: int, batch: int, 
     return rows[0].states if rows else None
 
 
-def _taken(file: Path) -> str:
+def _take_text(file: Path) -> str:
     """What is in a file, which is no longer needed."""
     try:
         return file.read_text(encoding="utf-8")

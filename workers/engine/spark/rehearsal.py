@@ -87,8 +87,8 @@ class Rehearsal:
         try:
             running[self._source] = self._start(self._source, (), readers=(self._reader,))
             running[self._reader] = self._start(self._reader, (self._stream(self._source),))
-            first = {name: self._done(name) for name in running}
-            return self._await(lambda: min(self._done(name) - first[name] for name in running), batches, running)
+            first = {name: self._batches(name) for name in running}
+            return self._await(lambda: min(self._batches(name) - first[name] for name in running), batches, running)
         finally:
             for name, query in running.items():
                 queries.stop(query, pause=partial(self._channels.pause, name))
@@ -132,7 +132,7 @@ class Rehearsal:
     def _checkpoint(self, name: str) -> Path:
         return self._folder / name
 
-    def _done(self, name: str) -> int:
+    def _batches(self, name: str) -> int:
         """How many batches a query has done, by its checkpoint."""
         commits = self._checkpoint(name) / "commits"
         return 1 + max((int(path.name) for path in commits.glob("[0-9]*")), default=-1)

@@ -62,9 +62,9 @@ def _backup(arguments: Sequence[str]) -> int:
         outputs=not options.without_outputs, partial=options.partial,
         passphrase=key_sealing.passphrase_of(options.passphrase_file))
     if options.dry_run:
-        manifest = _shown(lambda progress: _tried(request, progress))
+        manifest = _with_progress(lambda progress: _trial_run(request, progress))
     else:
-        manifest = _shown(lambda progress: take(path, request, progress=progress))
+        manifest = _with_progress(lambda progress: take(path, request, progress=progress))
     _tell(manifest)
     size = "nothing was written" if options.dry_run else f"{path}: {path.stat().st_size / 1e6:.1f} MB"
     say(f"{size}; writers waited for {manifest.paused_ms / 1000:.2f} s")
@@ -78,7 +78,7 @@ def _restore(arguments: Sequence[str]) -> int:
     target = Target(
         options.data_dir.expanduser().resolve(), given_url=_variable("REDIS_URL"),
         database_url=_variable("DATABASE_URL"), passphrase=key_sealing.passphrase_of(options.passphrase_file))
-    manifest = _shown(lambda progress: (check if options.dry_run else restore)(path, target, progress=progress))
+    manifest = _with_progress(lambda progress: (check if options.dry_run else restore)(path, target, progress=progress))
     _tell(manifest)
     if options.dry_run:
         say(f"{path} is whole and may go to {target.data_dir}; nothing was changed")
@@ -91,7 +91,7 @@ def _restore(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _tried(request: BackupRequest, progress: ProgressLine) -> Manifest:
+def _trial_run(request: BackupRequest, progress: ProgressLine) -> Manifest:
     """A back-up that is thrown away: what it would hold, and how long writers would wait."""
     path = request.data_dir / ".backup-tried"
     try:
@@ -110,7 +110,7 @@ def _parser(word: str, description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _shown(work: Callable[[ProgressLine], Manifest]) -> Manifest:
+def _with_progress(work: Callable[[ProgressLine], Manifest]) -> Manifest:
     progress = ProgressLine()
     try:
         return work(progress)

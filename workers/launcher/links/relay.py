@@ -41,7 +41,7 @@ class Relay:
             self._server = await asyncio.start_server(self._join, host, 0)
             return self._server.sockets[0].getsockname()[1]
 
-        return self._done(asyncio.run_coroutine_threadsafe(listen(), self._loop))
+        return self._result_of(asyncio.run_coroutine_threadsafe(listen(), self._loop))
 
     def stop(self) -> None:
         """End all connections, and the thread."""
@@ -53,13 +53,13 @@ class Relay:
                 connection.cancel()
             await asyncio.gather(*connections, return_exceptions=True)
 
-        self._done(asyncio.run_coroutine_threadsafe(end(), self._loop))
+        self._result_of(asyncio.run_coroutine_threadsafe(end(), self._loop))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     @staticmethod
-    def _done(future: Future) -> int:
+    def _result_of(future: Future) -> int:
         return future.result(timeout=30)
 
     async def _join(self, node: asyncio.StreamReader, to_node: asyncio.StreamWriter) -> None:

@@ -15,7 +15,7 @@ _FEWER_DIGITS = "CAST one to a decimal of fewer digits, or to a double."
 def kind_together(one: str | None, other: str | None) -> str | None:
     """The type that holds values of both."""
     try:
-        return types.together(one, other)
+        return types.common_kind(one, other)
     except ValueError:
         raise wrong(f"{one} and {other} need more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
 

@@ -62,7 +62,7 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
         raise wrong(f"flatten needs a list of lists, and {values[0].spark[:60]} is {values[0].kind}.")
     elif name in ("abs", "pmod"):
         values = scope.alike([value.cast(types.arithmetic(value.kind)) for value in values], name)
-    result_kind = _given(name, function, values, node.expressions)
+    result_kind = _result(name, function, values, node.expressions)
     if name == "from_json" and result_kind is not None:  # Spark gets the type that was read, not the text that said it
         values[1] = Typed("string", literal(type_text(result_kind)))
     values, most = scope.growth.called(name, values, [_written(argument) for argument in node.expressions], result_kind)
@@ -71,7 +71,7 @@ def called(scope: Any, node: exp.Anonymous) -> Typed:
     return Typed(result_kind, _text_of(name, function, values), most)
 
 
-def _given(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:
+def _result(name: str, function: Function, values: Sequence[Typed], arguments: Sequence[exp.Expression]) -> str | None:
     if name == "from_json":
         return types.read_schema(arguments[1].this)
     if isinstance(function.gives, str) or function.gives is None:

@@ -255,7 +255,7 @@ class NameScope:
         common: str | None = types.VOID
         for value in values:
             try:
-                common = types.together(common, value.kind)
+                common = types.common_kind(common, value.kind)
             except ValueError:
                 raise wrong(f"{label} needs values of one type; {value.spark[:60]} is {value.kind}, the others are "
                             f"{common}.") from None
@@ -297,7 +297,7 @@ class NameScope:
         sides = [self.typed(node.this), self.typed(node.expression)]
         for side in sides:
             self.expect(side, "scalar", "||")
-        sides, most = self.growth.together(sides, "||")
+        sides, most = self.growth.size_together(sides, "||")
         return Typed("string", "concat({})".format(", ".join(f"CAST({side.spark} AS STRING)" for side in sides)), most)
 
     def _is(self, node: exp.Is) -> Typed:

@@ -35,7 +35,7 @@ def contained(wide: str, narrow: str) -> str | None:
     if not all(follows(condition, conditions) for condition in parts_of(outer.where)):
         return None
     already = {shown(condition) for condition in parts_of(outer.where)}
-    outputs = _given(outer)
+    outputs = _outputs_of(outer)
     if outputs is None:
         return None
     return _on_top(inner, [condition for condition in conditions if shown(condition) not in already], outputs)
@@ -51,7 +51,7 @@ class _Given:
     further: tuple[str, ...]  # columns beside those of its input, which has none of these names
 
 
-def _given(outer: Select) -> _Given | None:
+def _outputs_of(outer: Select) -> _Given | None:
     if any(item.excepted for item in outer.items):
         return None
     computed = {shown(item.expression): item.names[0] for item in outer.items if not item.is_star}

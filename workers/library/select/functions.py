@@ -47,7 +47,7 @@ def _first(kinds: Kinds) -> str | None:
 def _common(kinds: Kinds) -> str | None:
     result: str | None = types.VOID
     for kind in kinds:
-        result = types.together(result, kind)
+        result = types.common_kind(result, kind)
     return result
 
 
@@ -111,7 +111,7 @@ def _any_of(*words: str) -> Callable[[str], bool]:
     return lambda text: text.lower() in words
 
 
-def _same(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, Function]:
+def _each_as(gives: Result, takes: str, names: str, spark: str = "") -> dict[str, Function]:
     return {name: Function(tuple(takes.split()), gives, spark.replace("@", name)) for name in names.split()}
 
 
@@ -132,16 +132,16 @@ _DAYS = "CASE WHEN {1} BETWEEN -700000 AND 700000 THEN {1} END"
 _S = "CASE WHEN {0} BETWEEN -60000000000 AND 250000000000 THEN {0} END"
 
 FUNCTIONS: dict[str, Function] = {
-    **_same("string", "text", "upper lower trim ltrim rtrim initcap reverse soundex"),
-    **_same("string", "text", "md5", "md5(CAST({0} AS BINARY))"),
-    **_same("int", "text", "length char_length ascii"),
-    **_same("boolean", "text text", "startswith endswith contains"),
-    **_same("int", "text text", "instr levenshtein"),
-    **_same("string", "text int int?", "substring substr"),
-    **_same("string", "text int", "left right"),
-    **_same("string", "text text text", "replace translate"),
-    **_same("string", "text int text", "lpad rpad", "@({0}, LEAST({1}, 10000), {2})"),
-    **_same("string", "scalar…", "concat"),
+    **_each_as("string", "text", "upper lower trim ltrim rtrim initcap reverse soundex"),
+    **_each_as("string", "text", "md5", "md5(CAST({0} AS BINARY))"),
+    **_each_as("int", "text", "length char_length ascii"),
+    **_each_as("boolean", "text text", "startswith endswith contains"),
+    **_each_as("int", "text text", "instr levenshtein"),
+    **_each_as("string", "text int int?", "substring substr"),
+    **_each_as("string", "text int", "left right"),
+    **_each_as("string", "text text text", "replace translate"),
+    **_each_as("string", "text int text", "lpad rpad", "@({0}, LEAST({1}, 10000), {2})"),
+    **_each_as("string", "scalar…", "concat"),
     "concat_ws": Function(("text", "scalar…"), "string"),
     "sha2": Function(("text", "int"), "string", "sha2(CAST({0} AS BINARY), {1})",
                      ((1, _any_of("224", "256", "384", "512")),)),
@@ -151,14 +151,14 @@ FUNCTIONS: dict[str, Function] = {
     "regexp_extract": Function(("text", "text", "int"), "string", "weir_extracted({0}, {1}, {2}, {3})",
                                ((1, is_pattern), (2, _is_whole))),
     # Numbers
-    **_same("double", "number", "sqrt cbrt exp ln log10 log2 sin cos tan asin acos atan degrees radians",
+    **_each_as("double", "number", "sqrt cbrt exp ln log10 log2 sin cos tan asin acos atan degrees radians",
             f"@({_DOUBLE})"),
-    **_same("double", "number number", "pow power atan2", f"@({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
-    **_same("double", "number number", "log", f"log({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
-    **_same("double", "", "pi"),
-    **_same("bigint", "number", "floor ceil ceiling",
+    **_each_as("double", "number number", "pow power atan2", f"@({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
+    **_each_as("double", "number number", "log", f"log({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
+    **_each_as("double", "", "pi"),
+    **_each_as("bigint", "number", "floor ceil ceiling",
             f"CASE WHEN abs({_DOUBLE}) < 9.2e18D THEN @({_DOUBLE}) END"),
-    **_same("double", "number", "sign signum", f"sign({_DOUBLE})"),
+    **_each_as("double", "number", "sign signum", f"sign({_DOUBLE})"),
     "abs": Function(("number",), lambda kinds: types.arithmetic(kinds[0]),
                     "CASE WHEN {0} < 0 THEN try_multiply({0}, -1) ELSE {0} END"),
     "round": Function(("number", "int?"), "double", "round({0})", ((1, _is_whole),)),
@@ -166,13 +166,13 @@ FUNCTIONS: dict[str, Function] = {
                      "CASE WHEN {1} <> 0 THEN pmod({0}, {1}) END"),
     "isnan": Function(("number",), "boolean", f"isnan({_DOUBLE})"),
     "nanvl": Function(("number", "number"), "double", f"nanvl({_DOUBLE}, CAST({{1}} AS DOUBLE))"),
-    "coalesce": Function(("any…",), _common), **_same(_common, "scalar scalar…", "greatest least"),
-    **_same(_common, "any any", "ifnull nvl", "coalesce({0}, {1})"),
+    "coalesce": Function(("any…",), _common), **_each_as(_common, "scalar scalar…", "greatest least"),
+    **_each_as(_common, "any any", "ifnull nvl", "coalesce({0}, {1})"),
     "nullif": Function(("scalar", "scalar"), _first),
     "nvl2": Function(("any", "any", "any"), lambda kinds: _common(kinds[1:])),
     "if": Function(("boolean", "any", "any"), lambda kinds: _common(kinds[1:])),
-    **_same("boolean", "any", "isnull isnotnull"),
-    **_same("int", "scalar…", "hash"), **_same("bigint", "scalar…", "xxhash64"),
+    **_each_as("boolean", "any", "isnull isnotnull"),
+    **_each_as("int", "scalar…", "hash"), **_each_as("bigint", "scalar…", "xxhash64"),
     # JSON
     "get_json_object": Function(("text", "text"), "string", "weir_json_object({0}, {1})", ((1, _is_path),)),
     "json_array_length": Function(("text",), "int"), "json_object_keys": Function(("text",), "array<string>"),
@@ -182,7 +182,7 @@ FUNCTIONS: dict[str, Function] = {
     # Lists and mappings
     "size": Function(("list",), "int"), "cardinality": Function(("list",), "int", "size({0})"),
     "array": Function(("any…",), _array), "array_contains": Function(("array", "scalar"), "boolean"),
-    **_same(_element, "array", "array_max array_min"), **_same(_first, "array", "array_distinct sort_array"),
+    **_each_as(_element, "array", "array_max array_min"), **_each_as(_first, "array", "array_distinct sort_array"),
     "array_join": Function(("array", "text"), "string"), "flatten": Function(("array",), _element),
     "map_keys": Function(("map",), _list_of(spark_types.key)),
     "map_values": Function(("map",), _list_of(spark_types.element)),
@@ -195,12 +195,12 @@ FUNCTIONS: dict[str, Function] = {
        for name in ("to_utc_timestamp", "from_utc_timestamp")},
     "timestamp_millis": Function(("integer",), "timestamp", f"timestamp_millis({_MS})"),
     "timestamp_seconds": Function(("integer",), "timestamp", f"timestamp_seconds({_S})"),
-    **_same("bigint", "time", "unix_millis unix_seconds", "@(CAST({0} AS TIMESTAMP))"),
-    **_same("int", "time", "year month day dayofmonth dayofweek dayofyear quarter weekofyear hour minute second"),
+    **_each_as("bigint", "time", "unix_millis unix_seconds", "@(CAST({0} AS TIMESTAMP))"),
+    **_each_as("int", "time", "year month day dayofmonth dayofweek dayofyear quarter weekofyear hour minute second"),
     "date_format": Function(("time", "text"), "string", "", ((1, _is_time_format),)),
     "date_trunc": Function(("text", "time"), "timestamp", "date_trunc({0}, CAST({1} AS TIMESTAMP))",
                            ((0, _any_of("year", "quarter", "month", "week", "day", "hour", "minute", "second")),)),
-    **_same("date", "date int", "date_add date_sub", f"@({{0}}, {_DAYS})"),
+    **_each_as("date", "date int", "date_add date_sub", f"@({{0}}, {_DAYS})"),
     "datediff": Function(("date", "date"), "int"),
 }
 HIGHER = frozenset({"transform", "filter", "exists", "forall", "aggregate"})  # take a function: `compiling`

@@ -89,7 +89,7 @@ class TextGrowth:
             raise refused(f"lets {label} make {size:,} bytes of any event, and {self._most:,} is the most here",
                           "Write shorter texts, or let a condition or substring before it take less.")
 
-    def together(self, values: Sequence[Typed], label: str) -> tuple[list[Typed], int | None]:
+    def size_together(self, values: Sequence[Typed], label: str) -> tuple[list[Typed], int | None]:
         """Values that are put into one, and the size of that as far as the query tells."""
         sizes = [size_of(value) for value in values]
         self.require(sum(size or 0 for size in sizes), label)
@@ -158,9 +158,9 @@ class TextGrowth:
         made = list(values)
         match name:
             case "concat" | "array":
-                return self.together(values, name)
+                return self.size_together(values, name)
             case "concat_ws":
-                return [self.within(values[0], name, times=len(values)), *self.together(values[1:], name)[0]], None
+                return [self.within(values[0], name, times=len(values)), *self.size_together(values[1:], name)[0]], None
             case "replace":
                 return self._replaced(made, written)
             case "regexp_replace":

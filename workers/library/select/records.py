@@ -36,7 +36,7 @@ def record(scope: Any, name: str, arguments: Sequence[exp.Expression]) -> Built 
     require_short(*(value.kind or "" for value in values), parameter="query")
     kind = None if None in [value.kind for value in values] else "struct<{}>".format(
         ",".join(f"{key}:{value.kind}" for key, value in zip(names, values, strict=True)))
-    values, _ = scope.growth.together(values, name)
+    values, _ = scope.growth.size_together(values, name)
     fields = ", ".join(f"{literal(key)}, {value.spark}" for key, value in zip(names, values, strict=True))
     return kind, f"named_struct({fields})"
 

@@ -33,7 +33,7 @@ def is_number(kind: str | None) -> bool:
     return kind is not None and (kind in (*INTEGERS, "float", "double") or kind.startswith("decimal"))
 
 
-def together(one: str | None, other: str | None) -> str | None:
+def common_kind(one: str | None, other: str | None) -> str | None:
     """The type that values of two types have in common; raises ``ValueError`` where they have none."""
     if one is UNKNOWN or other is UNKNOWN:
         return UNKNOWN

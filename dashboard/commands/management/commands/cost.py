@@ -24,11 +24,11 @@ class Command(DataflowCommand):
 
 def _lines(record: DataflowRecord, cost: DataflowCost) -> Iterator[str]:
     yield f"{record.name}{'' if cost.works else ', if it worked'}:"
-    yield f"  without sharing  {_told(cost.whole, cost.currency)}"
+    yield f"  without sharing  {_figure_line(cost.whole, cost.currency)}"
     if cost.planned is not None and cost.whole.basis != ESTIMATED:
-        yield f"  planned          {_told(cost.planned, cost.currency)}"
+        yield f"  planned          {_figure_line(cost.planned, cost.currency)}"
     if cost.pays is not None:
-        yield f"  pays             {_told(cost.pays, cost.currency)}"
+        yield f"  pays             {_figure_line(cost.pays, cost.currency)}"
     if cost.latency_per_hour is not None:
         yield f"  for latency      {cost.latency_per_hour:.4f} {cost.currency} an hour of its bill"
     if cost.kept_per_hour is not None:
@@ -37,7 +37,7 @@ def _lines(record: DataflowRecord, cost: DataflowCost) -> Iterator[str]:
         yield f"  as declared      {', '.join(cost.not_measured)}"
 
 
-def _told(figure: CostFigure, currency: str) -> str:
+def _figure_line(figure: CostFigure, currency: str) -> str:
     since = "" if figure.since_ms is None else f" since {datetime.fromtimestamp(figure.since_ms / 1000, UTC):%F %R} UTC"
     return (
         f"{figure.cores:.3f} cores ({figure.low:.3f} to {figure.high:.3f}), {figure.per_hour:.4f} {currency} an hour, "

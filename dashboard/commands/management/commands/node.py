@@ -83,7 +83,7 @@ class Command(BaseCommand):
                 *(f"  {query.id} on {query.slot} ({query.name}): {query.why_not}" for query in drain.staying)]))
 
     @staticmethod
-    def _left(drain: Drain) -> str:
+    def _drain_progress(drain: Drain) -> str:
         if drain.queries:
             return f"{_queries(len(drain.queries))} left"
         if drain.leaving:
@@ -114,7 +114,7 @@ class Command(BaseCommand):
             pinning_text = f", slots not held to cores of their own: {report}" if report else ""
             node_report = reports.node(node.name)
             link = f", link to the broker: {node_report.link}" if node_report and node_report.link else ""
-            drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
+            drained = f", drained, {self._drain_progress(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
                 f"{node.name}: {node.slots} {'slot' if node.slots == 1 else 'slots'}, "
                 f"{node.machine or 'unknown machine'}, {last_report}{pinning_text}{link}{drained}")

@@ -145,10 +145,10 @@ class Command(BaseCommand):
         again = selectors.profile(viewer, options["again"]) if options["again"] else None
         manner = manner_of(again)
         minutes = options["minutes"]
-        bounds = bounds_for(slot, manner.bounds, **_said(
+        bounds = bounds_for(slot, manner.bounds, **_given_options(
             budget_s=None if minutes is None else 60 * minutes, largest_threads=options["threads"],
             smallest_rate_per_s=options["from_rate"], largest_rate_per_s=options["to_rate"]))
-        manner = replace(manner, **_said(
+        manner = replace(manner, **_given_options(
             any_config=options["any_config"] or None, warm_up_s=options["warm_up"], seconds=options["seconds"]))
         sweep = start_sweep(
             actor=actor, target=target_again(again) if again else _target(actor, options), slot=slot, bounds=bounds,
@@ -178,7 +178,7 @@ class Command(BaseCommand):
             raise CommandError(f"{sweep.task_type} was not measured: it is {sweep.status}.")
 
 
-def _said(**options: Any) -> dict[str, Any]:
+def _given_options(**options: Any) -> dict[str, Any]:
     """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 

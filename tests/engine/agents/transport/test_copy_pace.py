@@ -26,7 +26,7 @@ LACKING = {"survives": 0, "copies": 1}
 
 
 def left(pace: CopyPace, fragment: str = "f1-0", facts: dict = LACKING) -> int | None:
-    return pace.told(fragment, facts).get("copy_left_ms")
+    return pace.with_times(fragment, facts).get("copy_left_ms")
 
 
 def goes(pace: CopyPace, name: str, lefts: list[int], *, every_ms: int = 500, from_ms: int = 0) -> int:
@@ -92,7 +92,7 @@ def test_how_long_a_large_copy_still_takes_is_told_until_it_is_there(
     answers = []
     while not answers or answers[-1].get("survives") == 0:
         assert owner.turn(BEFORE) == [] and len(answers) < 20
-        answers.append(owner.copies.told(BEFORE.id))
+        answers.append(owner.copies.facts_of(BEFORE.id))
         holder.turn()
     left_ms = [facts.get("copy_left_ms") for facts in answers]
     assert left_ms[0] is None and left_ms[-1] is None

@@ -37,10 +37,10 @@ class Streams:
         self.sources = {
             channel: rig.source(
                 reader, channel, siblings=",".join(channels), carried=self.carried.get(channel, ""),
-                begin=json.dumps(self._own(begin or {}, channel)), **options, **beginning)
+                begin=json.dumps(self._own_place(begin or {}, channel)), **options, **beginning)
             for channel in channels}
 
-    def _own(self, place: Place, channel: str) -> Place:
+    def _own_place(self, place: Place, channel: str) -> Place:
         return {name: place[name] for name in (channel, self.carried.get(channel)) if name in place}
 
     def first(self) -> Place:
@@ -48,7 +48,7 @@ class Streams:
 
     def ask(self, place: Place) -> Place:
         """Where the next batch ends in all streams; the same place where there is none yet."""
-        ends = [source.next(self._own(place, channel)) for channel, source in self.sources.items()]
+        ends = [source.next(self._own_place(place, channel)) for channel, source in self.sources.items()]
         return {name: entry for end in ends for name, entry in end.items()}
 
     def batch(self, place: Place) -> Place:

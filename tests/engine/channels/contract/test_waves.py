@@ -33,11 +33,11 @@ ALTERNATES = ("x", "y", "z")
 
 def element(rig: Rig, events: DataFrame, task: str, fragment: str, position: int) -> DataFrame:
     """A task that says which of its alternates did it, in a column of its name."""
-    def told(name: str, frame: DataFrame) -> DataFrame:
+    def with_name(name: str, frame: DataFrame) -> DataFrame:
         return frame.withColumn(task, F.lit(name))
 
     return one_of(
-        events, {name: partial(told, name) for name in ALTERNATES}, rig.config, task=task, fragment=fragment,
+        events, {name: partial(with_name, name) for name in ALTERNATES}, rig.config, task=task, fragment=fragment,
         position=position, in_waves=True)
 
 

@@ -66,29 +66,29 @@ class HangingQueries:
     one in time: the driver had no turn meanwhile."""
 
     def __init__(self) -> None:
-        self._still: dict[str, _Still] = {}  # by fragment
+        self._standstills: dict[str, _Still] = {}  # by fragment
         self._looked_at_ms = 0
 
     def look(self, doing: Mapping[str, Doing], *, now_ms: int) -> dict[str, str]:
         """Look at the queries that run, by fragment; those that hang, with the stack of their thread."""
         late_ms = max(0, now_ms - self._looked_at_ms - LOOK_MS) if self._looked_at_ms else 0
         self._looked_at_ms = now_ms
-        before, self._still = self._still, {}
+        before, self._standstills = self._standstills, {}
         hang: dict[str, str] = {}
         for name, query in doing.items():
             last = before.get(name)
             if last is None or (last.run_id, last.newest) != (query.run_id, query.newest):
-                self._still[name] = _Still(query.run_id, query.newest, now_ms)
+                self._standstills[name] = _Still(query.run_id, query.newest, now_ms)
                 continue
             if not query.has_unread() or query.works():
-                self._still[name] = replace(last, since_ms=now_ms, place="")
+                self._standstills[name] = replace(last, since_ms=now_ms, place="")
                 continue
             still = replace(last, since_ms=last.since_ms + late_ms, there_since_ms=last.there_since_ms + late_ms)
             if now_ms - still.since_ms >= HANGS_MS // 2:
                 stack_place = query.place()
                 there_since_ms = still.there_since_ms if stack_place == still.place else now_ms
                 still = replace(still, place=stack_place, there_since_ms=there_since_ms)
-            self._still[name] = still
+            self._standstills[name] = still
             for_ms = now_ms - still.since_ms
             if for_ms < max(HANGS_MS, INTERVALS * query.interval_ms):
                 continue
@@ -98,7 +98,7 @@ class HangingQueries:
 
     def is_behind(self, fragment_id: str, *, now_ms: int) -> bool:
         """True where events have waited for a query of this fragment for more than a few looks, as was seen last."""
-        still = self._still.get(fragment_id)
+        still = self._standstills.get(fragment_id)
         return still is not None and now_ms - still.since_ms > 2 * LOOK_MS
 
 
@@ -115,8 +115,8 @@ class HangingWatch:
 
     def __init__(self, broker: redis.Redis, listener: QueryListener) -> None:
         self._broker, self._channels, self._listener = broker, Channels(broker), listener
-        self._hanging = HangingQueries()
-        self.is_behind = self._hanging.is_behind
+        self._queries = HangingQueries()
+        self.is_behind = self._queries.is_behind
 
     def look(
         self, spark: SparkSession, runs: Iterable[FragmentRun], *, throttled: Mapping[str, str], now_ms: int,
@@ -137,7 +137,7 @@ class HangingWatch:
             if run.query is not None and run.state is FragmentState.RUNNING and not run.actual().busy
             and run.id not in throttled and not isinstance(run.query, queries.OpenQuery)}
         doing = {name: self._doing(spark, run) for name, run in watched.items()}
-        for name, stack in self._hanging.look(doing, now_ms=now_ms).items():
+        for name, stack in self._queries.look(doing, now_ms=now_ms).items():
             run = watched[name]
             self._listener.forget([run.run_id or ""])
             threading.Thread(target=_stop, args=(run.query,), name="stop", daemon=True).start()

@@ -25,11 +25,11 @@ class Suspects:
     """Holds queries of a slot back, by what its drivers died of."""
 
     def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
-        self._kept = KeptSuspicion(store.folder / "suspects", event="queries are suspected of a driver's end")
+        self._suspicion = KeptSuspicion(store.folder / "suspects", event="queries are suspected of a driver's end")
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
         if (death := node_store.read_death(slot)) is not None:
             batching = [query for query in death.working if not store.progress(query).is_done]
-            self._kept.keep(self._kept.now.after(death, batching=batching))
+            self._suspicion.keep(self._suspicion.now.after(death, batching=batching))
 
     def look(
         self, runs: dict[str, FragmentRun], fragments: Mapping[str, WantedFragment], *, now_ms: int,
@@ -42,7 +42,7 @@ class Suspects:
         give_up : callable
             Told of a query that is not to be started, and why.
         """
-        now = self._kept.now
+        now = self._suspicion.now
         if now == Suspicion(at_ms=now.at_ms, why=now.why):
             return
         now = now.only(fragments)
@@ -60,11 +60,11 @@ class Suspects:
                 give_up(run, FragmentFailed(now.in_words(), is_final=True, tasks=tasks))
             else:
                 run.retries(at_ms=now_ms + 2 * TICK_MS)
-        self._kept.keep(now)
+        self._suspicion.keep(now)
 
     def pardon(self, query: str) -> None:
         """Somebody wants it tried again."""
-        self._kept.keep(self._kept.now.pardoned(query))
+        self._suspicion.keep(self._suspicion.now.pardoned(query))
 
     def _look_at_turn(
         self, now: Suspicion, runs: Mapping[str, FragmentRun], fragments: Mapping[str, WantedFragment], now_ms: int

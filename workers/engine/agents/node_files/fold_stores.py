@@ -60,7 +60,7 @@ class FoldStores:
 
     def whole(self, states: States) -> States:
         """The states of a record without pointers."""
-        return {task: [self._whole(text) for text in texts] for task, texts in states.items()}
+        return {task: [self._whole_text(text) for text in texts] for task, texts in states.items()}
 
     def works_with(self, fragment_id: str) -> dict[str, str]:
         """The stores that a fragment's folds work with, by what these are named after (`fold_name`): those that it made
@@ -116,18 +116,18 @@ class FoldStores:
         states: dict[str, list[str | None]] = {}
         for (task, index), texts in sorted(folds.items()):
             task_texts = states.setdefault(task, [])
-            text = self._taken(heir, fold_name(task, index), texts, left_keys)
+            text = self._text_of(heir, fold_name(task, index), texts, left_keys)
             task_texts += [None] * (index - len(task_texts)) + [text]
         return states
 
-    def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left_keys: Mapping[str, LeftKeys]) -> str | None:
+    def _text_of(self, heir: str, fold: str, texts: Mapping[str, str], left_keys: Mapping[str, LeftKeys]) -> str | None:
         pointers = {giver: Pointer.read(text) for giver, text in texts.items()}
         is_rows = bool(pointers) and all(
             pointer is not None and is_by_key(self.folder, pointer.store) for pointer in pointers.values())
         if not is_rows:
             remove(self.folder / _keys_store(heir, fold))
             return states_of_keys([
-                (self._whole(text, is_final=left_keys[giver].is_final), left_keys[giver].ranges)
+                (self._whole_text(text, is_final=left_keys[giver].is_final), left_keys[giver].ranges)
                 for giver, text in texts.items()])
         [(giver, pointer), *others] = pointers.items()
         if pointer and not others and pointer.store.startswith(f"{gift_name(giver, heir)}."):
@@ -172,7 +172,7 @@ class FoldStores:
             A store is gone, or does not have the version that was left.
         """
         return {
-            task: [states_of_keys([(self._whole(text, is_final=is_final), tuple(ranges))]) for text in texts]
+            task: [states_of_keys([(self._whole_text(text, is_final=is_final), tuple(ranges))]) for text in texts]
             for task, texts in states.items()}
 
     def sweep(self, *, now_s: float, grace_s: float) -> None:
@@ -188,7 +188,7 @@ class FoldStores:
             if path.name not in named:
                 remove(path)
 
-    def _whole(self, text: str | None, *, is_final: bool = False) -> str | None:
+    def _whole_text(self, text: str | None, *, is_final: bool = False) -> str | None:
         pointer = None if text is None else Pointer.read(text)
         if pointer is None:
             return text

@@ -199,17 +199,17 @@ class NewestDesired:
 
     def __init__(self, store: NodeStore) -> None:
         self._store = store
-        self._known: tuple[tuple[int, ...], DesiredState] = ((), DesiredState())
+        self._file_and_desired: tuple[tuple[int, ...], DesiredState] = ((), DesiredState())
 
     def __call__(self) -> DesiredState:
         file = _state_of(self._store.desired_path)
-        newest = self._known
+        newest = self._file_and_desired
         if not file:
             return newest[1]
         file += _state_of(self._store.intervals_path)
         if newest[0] != file:  # before it is read: what replaces it meanwhile is read the next time
             desired = with_intervals(self._store.read_desired(), self._store.read_intervals())
-            newest = self._known = (file, desired)
+            newest = self._file_and_desired = (file, desired)
         return newest[1]
 
 

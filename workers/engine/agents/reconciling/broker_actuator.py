@@ -62,14 +62,14 @@ class BrokerActuator:
     """Follows instructions on the broker."""
 
     def __init__(
-        self, around: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
+        self, context: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
     ) -> None:
-        self._around = around
+        self._context = context
         self._clock_ms = clock_ms
         self._on_event = on_event
 
     def do(self, run: FragmentRun, instruction: BrokerInstruction) -> None:
-        channels = self._around.channels
+        channels = self._context.channels
         match instruction:
             case OpenChannel(channel, position, keep_events):
                 self._change(channel, "persist")
@@ -82,23 +82,23 @@ class BrokerActuator:
                 for reader in info.readers if info is not None else ():
                     channels.unregister(part, reader)
                 self._change(part, "expire", PARTS_KEPT_S)
-                self._around.broker.hdel(keys.valve(run.id), part_field(position, bundle))
+                self._context.broker.hdel(keys.valve(run.id), part_field(position, bundle))
             case PassPart(part, position, heir):
-                self._around.broker.hset(keys.valve(heir), part_field(position, keys.reader_of(part)), 1)
+                self._context.broker.hset(keys.valve(heir), part_field(position, keys.reader_of(part)), 1)
             case Join():
                 self._join(instruction)
             case Unregister(channel, reader, for_good):
                 channels.unregister(channel, reader, for_good=for_good)
             case BeginRanges(place, offsets, streams):
-                begin_ranges(self._around.broker, channels, run.id, place, offsets, streams)
+                begin_ranges(self._context.broker, channels, run.id, place, offsets, streams)
             case KeepInputs(offsets, streams):
-                if are_recorded(self._around.broker, run.id):
-                    note_streams(self._around.broker, run.id, streams)
+                if are_recorded(self._context.broker, run.id):
+                    note_streams(self._context.broker, run.id, streams)
                     keep_inputs(channels, run.id, offsets)
             case RestRanges(place, batches):
-                rest_ranges(self._around.broker, run.id, place, batches=batches)
+                rest_ranges(self._context.broker, run.id, place, batches=batches)
             case ForgetRanges(names):
-                forget_ranges(self._around.broker, channels, run.id, names)
+                forget_ranges(self._context.broker, channels, run.id, names)
             case Commit(channel, offset):
                 channels.commit(channel, run.id, offset)
             case Persist(channel):
@@ -111,7 +111,7 @@ class BrokerActuator:
                 self._control(run.id, instruction)
 
     def _control(self, fragment_id: str, instruction: BrokerInstruction) -> None:
-        channels, broker, valve = self._around.channels, self._around.broker, keys.valve(fragment_id)
+        channels, broker, valve = self._context.channels, self._context.broker, keys.valve(fragment_id)
         match instruction:
             case OpenValve(position, from_batch):
                 channels.open_outlet(fragment_id, position, from_batch=from_batch)
@@ -149,7 +149,7 @@ class BrokerActuator:
                 broker.hset(valve, LEFT, 1)
             case ComeBack():
                 broker.hdel(valve, LEFT)
-                self._around.store.record_left(fragment_id, has_left=False)
+                self._context.store.record_left(fragment_id, has_left=False)
             case KeepMeters():
                 broker.persist(keys.meter(fragment_id))
             case ForgetFragment(stood_by):
@@ -164,14 +164,14 @@ class BrokerActuator:
 
     def _open_part(self, run: FragmentRun, part: OpenPart) -> None:
         # The control hash knows of it first: whatever dies now, the part is closed with the others.
-        self._around.broker.hset(keys.valve(run.id), part_field(part.position, part.bundle), 1)
+        self._context.broker.hset(keys.valve(run.id), part_field(part.position, part.bundle), 1)
         self._change(part.part, "persist")
-        self._around.channels.open_channel(
+        self._context.channels.open_channel(
             part.part, schema_json=run.schemas[part.position], capacity=self._capacity(run))
-        self._around.channels.join(part.part, part.reader, predecessors=part.predecessors)
+        self._context.channels.join(part.part, part.reader, predecessors=part.predecessors)
 
     def _join(self, join: Join) -> None:
-        joined = self._around.channels.join(
+        joined = self._context.channels.join(
             join.channel, join.reader, where=join.where, predecessors=join.predecessors)
         if joined.kept_since is not None:
             self._on_event(
@@ -181,7 +181,7 @@ class BrokerActuator:
 
     def _change(self, channel: str, command: str, *arguments: int) -> None:
         """Let all keys of a channel expire, or persist, in one round trip."""
-        pipeline = self._around.broker.pipeline(transaction=False)
+        pipeline = self._context.broker.pipeline(transaction=False)
         for key in keys_of(channel):
             getattr(pipeline, command)(key, *arguments)
         pipeline.execute()

@@ -22,7 +22,7 @@ class DesiredView:
         self._newest = newest
         self._cycle_ms = cycle_ms
         self._look_at_ms = 0
-        self._known = DesiredState()
+        self._desired = DesiredState()
 
     def notice(self) -> None:
         """Look the next time, whatever the cycle; from any thread."""
@@ -32,5 +32,5 @@ class DesiredView:
         """The newest desired state at this time, in ms since the epoch."""
         if now_ms >= self._look_at_ms:
             self._look_at_ms = now_ms + self._cycle_ms  # before the look: a change that comes meanwhile is not missed
-            self._known = self._newest()
-        return self._known
+            self._desired = self._newest()
+        return self._desired

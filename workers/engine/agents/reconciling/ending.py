@@ -127,7 +127,7 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
               if item.channel not in savepoint.offsets}
     places = {**savepoint.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
-    recorded = snapshot.records.known
+    recorded = snapshot.records.chain
     streams = streams_by_channel((*snapshot.running.inputs, *(recorded.inputs if recorded is not None else ())))
     if streams and savepoint.offsets.keys() - streams.keys():  # it has left out a channel, and done no batch since
         return (Resume(), RetryAt(snapshot.now_ms + RETRY_MS))
@@ -188,7 +188,7 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
     """
     savepoint = left_at_rest(snapshot.records, fragment)
-    taken_on = () if snapshot.records.known is not None else (TakeOn(fragment),)
+    taken_on = () if snapshot.records.chain is not None else (TakeOn(fragment),)
     return (
         *taken_on, RestRanges(None, max(savepoint.batch_bases.values(), default=0)),
         RecordPause(paused=True),

@@ -48,22 +48,22 @@ class FragmentExecutor:
 
     def __init__(
         self,
-        around: SlotContext,
+        context: SlotContext,
         *,
         clock_ms: Callable[[], int],
         on_event: Callable[..., None],
         on_violation: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._around = around
+        self._context = context
         self._clock_ms = clock_ms
         self._on_event = on_event
         self._on_violation = on_violation or self._log_violation
         self._violated: set[tuple[str, str]] = set()
         self._locks: dict[str, FileLock] = {}
-        self._observer = Observer(around, clock_ms=clock_ms)
-        self._queries = QueryActuator(around, clock_ms=clock_ms, on_event=on_event)
-        self._records = RecordActuator(around)
-        self._broker = BrokerActuator(around, clock_ms=clock_ms, on_event=on_event)
+        self._observer = Observer(context, clock_ms=clock_ms)
+        self._queries = QueryActuator(context, clock_ms=clock_ms, on_event=on_event)
+        self._records = RecordActuator(context)
+        self._broker = BrokerActuator(context, clock_ms=clock_ms, on_event=on_event)
         self._log = logger()
 
     def perform(self, run: FragmentRun, desired: DesiredState, actions: Sequence[Action]) -> bool:
@@ -85,7 +85,7 @@ class FragmentExecutor:
 
     def drain(self, run: FragmentRun) -> None:
         """Stop a query because the slot ends; the fragment goes on from its checkpoint the next time."""
-        self._around.engine.stop(run.query, run.id, drain_s=DRAIN_S)
+        self._context.engine.stop(run.query, run.id, drain_s=DRAIN_S)
 
     def _perform(self, run: FragmentRun, desired: DesiredState, action: Action) -> bool:
         next_action: Action | None = action
@@ -110,14 +110,14 @@ class FragmentExecutor:
         """Resume a query that was held. Where the broker is away by now it is let go on with the next look at its
         routes, or it would rest for good."""
         try:
-            self._around.channels.resume(run.id)
+            self._context.channels.resume(run.id)
         except redis.RedisError:
             run.settles(at_ms=self._clock_ms())
             raise
 
     def _look_and_do(self, run: FragmentRun, desired: DesiredState, action: Action) -> Instructions:
         """One look, one decision, and what follows of it. Who takes over is alone on the node meanwhile."""
-        handover = self._around.store.handover_lock() if self._takes_over(run, action) else None
+        handover = self._context.store.handover_lock() if self._takes_over(run, action) else None
         try:
             has_handover_lock = handover is not None and handover.acquire()
             if has_handover_lock:  # two that want the same fragment's work must not both begin
@@ -152,7 +152,7 @@ class FragmentExecutor:
         """Whether this slot may run the fragment; asked for where it is to be started."""
         if not isinstance(action, Start):
             return run.id in self._locks
-        lock = self._locks.setdefault(run.id, self._around.store.lock(run.id))
+        lock = self._locks.setdefault(run.id, self._context.store.lock(run.id))
         return lock.acquire()
 
     def _release(self, fragment_id: str) -> None:
@@ -163,7 +163,7 @@ class FragmentExecutor:
     def _takes_over(self, run: FragmentRun, action: Action) -> bool:
         if not isinstance(action, Start | End | Pause | Leave) or not action.fragment.inherits:
             return False
-        store = self._around.store
+        store = self._context.store
         return not store.has(run.id, "begun") and (store.has(run.id, "standby") or not store.has_begun(run.id))
 
     def _newest(self, run: FragmentRun, desired: DesiredState, action: Action) -> DesiredState:
@@ -174,7 +174,7 @@ class FragmentExecutor:
         Superseded
             A newer one has come by which something else may be due.
         """
-        newest = self._around.desired()
+        newest = self._context.desired()
         if newest is desired or newest == desired:
             return newest
         if isinstance(action, Start) and _where_wanted(newest, run.id) == _where_wanted(desired, run.id) is not None:

@@ -28,7 +28,7 @@ def inputs_now(
     ``between_batches`` is what its checkpoint says, if not given: a query that runs ends its batch before it stops.
     """
     known_inputs, progress = (), CheckpointProgress()
-    recorded = snapshot.records.known
+    recorded = snapshot.records.chain
     if recorded is not None and {item.task for item in recorded.inputs} == {item.task for item in fragment.inputs}:
         known_inputs, progress = recorded.inputs, snapshot.records.progress
     channels = dict.fromkeys((*channels_of(fragment.inputs), *channels_of(known_inputs)))

@@ -106,7 +106,7 @@ class Launch:
 class StopQuery:
     """Stop the query between two batches."""
 
-    kept: bool | None = None  # for the log of a fragment that is removed from the slot
+    keeps_state: bool | None = None  # for the log of a fragment that is removed from the slot
 
 
 @dataclass(frozen=True, slots=True)

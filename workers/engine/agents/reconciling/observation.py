@@ -57,15 +57,16 @@ class Wishes:
 class Observer:
     """Takes snapshots of the fragments of a slot."""
 
-    def __init__(self, around: SlotContext, *, clock_ms: Callable[[], int]) -> None:
-        self._around = around
+    def __init__(self, context: SlotContext, *, clock_ms: Callable[[], int]) -> None:
+        self._context = context
         self._clock_ms = clock_ms
 
     def records(self, fragment_id: str) -> Records:
         """All that stands on disk of a fragment."""
-        store = self._around.store
+        store = self._context.store
         return Records(
-            known=store.known(fragment_id), own=store.own(fragment_id), begun=store.begun(fragment_id),
+            chain=store.known_fragment(fragment_id), own_record=store.own_fragment(fragment_id),
+            begun=store.begun(fragment_id),
             progress=store.progress(fragment_id), has_begun=store.has_begun(fragment_id),
             has_ended=store.has(fragment_id, "ended"), is_paused=store.has(fragment_id, "paused"),
             has_left=store.has(fragment_id, "left"), standby=store.standby(fragment_id),
@@ -92,11 +93,11 @@ class Observer:
         if isinstance(action, End) and remote_successors(desired, run.id):  # what is on this node's disk is read first
             inputs = (item.channel for item in action.fragment.inputs)
             wishes = replace(wishes, channels=tuple(dict.fromkeys((*wishes.channels, *inputs))))
-        channels, controls = self._around.channels.look(wishes.channels, wishes.controls)
+        channels, controls = self._context.channels.look(wishes.channels, wishes.controls)
         is_compiled = isinstance(action, Start) and run.compiled is not None
         parts = self._saved(action, records)
         return Snapshot(
-            now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._around.task_types,
+            now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._context.task_types,
             since_ms=run.since_ms, running=run.fragment, has_query=run.query is not None, is_compiled=is_compiled,
             writes_files=is_compiled and run.compiled.file_sink is not None,
             standby=run.standby and run.standby.whole, may_stand_by=run.may_stand_by(now_ms=self._clock_ms()),
@@ -104,12 +105,13 @@ class Observer:
             is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,
             savepoints=dict(self._savepoints(desired, action, records)),
-            taken=self._around.store.taken() if isinstance(action, Leave) and desired.takers else frozenset(),
+            taken=self._context.store.taken() if isinstance(action, Leave) and desired.takers else frozenset(),
             saved=parts, channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
             rounds=run.rounds, brought_ms=run.brought_ms,
             is_ahead=not isinstance(action, BringKeys) or all(
-                self._around.store.has(keys.gift_name(giver, run.id), NEAR) for giver in action.fragment.remote_givers),
+                self._context.store.has(keys.gift_name(giver, run.id), NEAR)
+                for giver in action.fragment.remote_givers),
         )
 
     def _savepoints(
@@ -119,14 +121,14 @@ class Observer:
         if isinstance(action, Start | End | Pause | Leave) and takes_over(action.fragment, records):
             names += predecessors(desired, action.fragment)
             if desired.is_from_elsewhere(action.fragment):
-                savepoint = self._around.store.received(action.fragment.id)
+                savepoint = self._context.store.received(action.fragment.id)
                 yield from ((name, savepoint) for name in names if savepoint is not None)
                 names = []
         if isinstance(action, End):
             inputs = {item.channel for item in action.fragment.inputs}
             names += [name for name, outgoing in desired.outgoing.items() if inputs.intersection(outgoing.written)]
         for name in dict.fromkeys(names):
-            savepoint = given_to(self._around.store, name, action.fragment.id)
+            savepoint = given_to(self._context.store, name, action.fragment.id)
             if savepoint is not None:
                 yield name, savepoint
 
@@ -134,7 +136,7 @@ class Observer:
         """What the fragment begins with of named savepoints, where it has still to begin."""
         if not isinstance(action, Start | End | Pause | Leave) or not restores(action.fragment, records):
             return {}
-        return saved(self._around.store.files, action.fragment.restores.values())
+        return saved(self._context.store.files, action.fragment.restores.values())
 
     def _due_after_ms(self, action: Action, records: Records, parts: Mapping[SavedTask, Savepoint]) -> int | None:
         """When a source's next number would be due; asked for only after a pause, and of one that begins with a named
@@ -148,8 +150,8 @@ class Observer:
             return None
         if not source_offset:
             return None
-        source = (records.known or action.fragment).tasks[0]
-        return self._around.engine.due_ms(source, source_offset["next"])
+        source = (records.chain or action.fragment).tasks[0]
+        return self._context.engine.due_ms(source, source_offset["next"])
 
 
 def _asks_records(run: FragmentRun, action: Action) -> bool:
@@ -214,10 +216,10 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
             return Wishes()  # what it reads is looked at when it has taken over
         return Wishes(tuple(dict.fromkeys([*(item.channel for item in inputs_foreseen(fragment)), *fragment.written])))
     channels = [*channels_of(inputs_of(fragment, records)), *records.progress.offsets]
-    may_go_on = records.known is not None and (records.is_paused or bool(records.progress.offsets))
+    may_go_on = records.chain is not None and (records.is_paused or bool(records.progress.offsets))
     if not may_go_on:
         return Wishes(tuple(dict.fromkeys(channels)))
-    channels += [*fragment.written, *records.known.written]
+    channels += [*fragment.written, *records.chain.written]
     return Wishes(tuple(dict.fromkeys(channels)), (fragment.id,))
 
 

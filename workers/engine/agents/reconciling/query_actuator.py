@@ -45,9 +45,9 @@ class QueryActuator:
     """Follows instructions on queries."""
 
     def __init__(
-        self, around: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
+        self, context: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None]
     ) -> None:
-        self._around = around
+        self._context = context
         self._clock_ms = clock_ms
         self._on_event = on_event
         self._log = logger()
@@ -76,19 +76,19 @@ class QueryActuator:
             case Launch():
                 self._launch(run, instruction)
             case StopQuery(kept):
-                drained = self._around.engine.stop(run.query, run.id)
+                drained = self._context.engine.stop(run.query, run.id)
                 run.query = None
                 if kept is not None:
                     self._log.info("fragment stopped", fragment=run.id, drained=drained, kept=kept)
             case KillQuery():
-                self._around.engine.kill(run.query)
+                self._context.engine.kill(run.query)
                 run.query = None
             case HoldQuery():
                 run.is_held = False  # it may be paused from here on, whatever comes of it
-                run.is_held = self._around.engine.hold(run.query, run.id)
+                run.is_held = self._context.engine.hold(run.query, run.id)
             case ReadChannels(whole):
-                self._around.store.record(whole)  # first: a batch is repeated with channels that are known
-                self._around.engine.read(run.id, whole.streams)
+                self._context.store.record(whole)  # first: a batch is repeated with channels that are known
+                self._context.engine.read(run.id, whole.streams)
                 run.fragment = whole
                 self._log.info("fragment reads other channels", fragment=run.id)
             case InForce(outlets, routes, active, trigger_ms, alternates):
@@ -102,15 +102,15 @@ class QueryActuator:
                 run.ends[subject] = ends
 
     def _compile(self, run: FragmentRun, compile: Compile) -> None:
-        store, whole = self._around.store, compile.whole
+        store, whole = self._context.store, compile.whole
         began_s = time.monotonic()
         store.record(whole)
         try:
-            compiled = self._around.engine.compile(whole, self._beginning(whole.id))
+            compiled = self._context.engine.compile(whole, self._beginning(whole.id))
         except FragmentFailed as failure:
             whole = self._without_refused(compile, failure)
             store.record(whole)
-            compiled = self._around.engine.compile(whole, self._beginning(whole.id))
+            compiled = self._context.engine.compile(whole, self._beginning(whole.id))
         store.record_folds(whole.id, compiled.folds)
         run.fragment, run.schemas, run.compiled, run.mode = whole, compiled.schemas, compiled, compiled.batch_mode
         took_ms = round(1000 * (time.monotonic() - began_s))
@@ -125,10 +125,10 @@ class QueryActuator:
         FragmentFailed
             It is another task, or what is left out would have state.
         """
-        tasks, types = compile.whole.tasks, self._around.task_types
+        tasks, types = compile.whole.tasks, self._context.task_types
         remaining_tasks = len(tasks) - compile.unwanted
         refused = next((index for index, task in enumerate(tasks) if task.id in failure.tasks), 0)
-        counts = dict(self._around.store.folds(compile.whole.id))
+        counts = dict(self._context.store.folds(compile.whole.id))
         if not failure.is_final or refused < remaining_tasks or any(
                 task.type not in types or types[task.type].stateful or counts.get(task.id)
                 for task in tasks[refused:]):
@@ -138,15 +138,15 @@ class QueryActuator:
 
     def _stand_by(self, run: FragmentRun, stand_by: StandBy) -> None:
         began_s, whole = time.monotonic(), stand_by.whole
-        engine, gate = self._around.engine, uuid4().hex
-        beginning = StartPosition(states=self._around.store.begun_path(run.id), gate=gate)
+        engine, gate = self._context.engine, uuid4().hex
+        beginning = StartPosition(states=self._context.store.begun_path(run.id), gate=gate)
         compiled = engine.compile(whole, beginning)
         query = engine.start(compiled, run.id, trigger_ms=stand_by.poll_ms)
         run.standby, run.schemas = Standby(whole, compiled, query, gate), compiled.schemas
         self._log.info("fragment stands by", fragment=run.id, took_ms=round(1000 * (time.monotonic() - began_s)))
 
     def _adopt(self, run: FragmentRun, whole: WantedFragment) -> None:
-        store, standby = self._around.store, run.standby
+        store, standby = self._context.store, run.standby
         store.record(whole)
         store.record_folds(run.id, standby.compiled.folds)
         compiled = standby.compiled
@@ -158,14 +158,14 @@ class QueryActuator:
             causes = causes_of(run.standby.query)
             self._log.warning("standing by failed", fragment=run.id, error="; ".join(map(str, causes)) or None)
         if run.standby is not None:
-            self._around.engine.kill(run.standby.query)
+            self._context.engine.kill(run.standby.query)
             run.standby = None
 
     def _beginning(self, fragment_id: str) -> StartPosition:
-        begun = self._around.store.begun(fragment_id)
+        begun = self._context.store.begun(fragment_id)
         if begun is None:
             return StartPosition()
-        states = self._around.store.begun_path(fragment_id) if begun.states else None
+        states = self._context.store.begun_path(fragment_id) if begun.states else None
         return StartPosition(
             source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states,
             repeats=begun.repeats and bool(begun.offsets), gone=begun.gone)
@@ -175,7 +175,7 @@ class QueryActuator:
         if run.standby is not None:
             query = self._open_gate(run, run.standby)
         else:
-            query = self._around.engine.start(run.compiled, run.id, trigger_ms=launch.poll_ms)
+            query = self._context.engine.start(run.compiled, run.id, trigger_ms=launch.poll_ms)
         now_ms = self._clock_ms()
         run.runs(
             query, query.runId, outlets=launch.outlets, routes=launch.routes, active=launch.active, now_ms=now_ms,
@@ -185,14 +185,14 @@ class QueryActuator:
         self._log.info("fragment started", fragment=run.id, resumed=launch.is_resumed, took_ms=took_ms)
         if run.left_ms is not None:
             gap_ms, run.left_ms = max(0, now_ms - run.left_ms), None
-            is_moved = self._around.desired().is_from_elsewhere(run.fragment)
+            is_moved = self._context.desired().is_from_elsewhere(run.fragment)
             self._on_event(
                 "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,
                 gap_ms=gap_ms, between_nodes=is_moved or bool(run.fragment.remote_givers))
 
     def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
-        begun = self._around.store.begun(run.id) or RestorePoint()
-        self._around.channels.open_gate(
+        begun = self._context.store.begun(run.id) or RestorePoint()
+        self._context.channels.open_gate(
             run.id, standby.gate, written=standby.whole.written, offsets=begun.offsets,
             source_offset=begun.source_offset, batch_bases=begun.batch_bases)
         run.standby = None

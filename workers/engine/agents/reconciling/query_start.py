@@ -137,7 +137,7 @@ def _compile(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, 
 
     A checkpoint of another fragment that once had this id (of an estate that began anew) is nothing to go on from.
     """
-    going_on, recorded = (), snapshot.records.known
+    going_on, recorded = (), snapshot.records.chain
     if snapshot.records.is_paused or was_unregistered(snapshot, fragment):
         going_on, recorded = go_on(snapshot, fragment)
     progress = snapshot.records.progress

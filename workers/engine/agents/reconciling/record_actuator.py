@@ -45,12 +45,12 @@ from .named_savepoints import save
 class RecordActuator:
     """Follows instructions on disk."""
 
-    def __init__(self, around: SlotContext) -> None:
-        self._around = around
+    def __init__(self, context: SlotContext) -> None:
+        self._context = context
         self._log = logger()
 
     def do(self, run: FragmentRun, instruction: RecordInstruction) -> None:
-        store = self._around.store
+        store = self._context.store
         match instruction:
             case TakeOver(restore_point, predecessors, takes):
                 if not predecessors:
@@ -122,7 +122,7 @@ class RecordActuator:
         self, heir: str, tasks: Container[str], takes: Mapping[str, tuple[tuple[int, int], ...]]
     ) -> States:
         """What others have left of these tasks for an heir, of the keys in these ranges."""
-        store, left_keys = self._around.store, dict[str, LeftKeys]()
+        store, left_keys = self._context.store, dict[str, LeftKeys]()
         for name, ranges in takes.items():
             savepoint = store.ended(gift_name(name, heir))
             is_final = savepoint is not None
@@ -134,7 +134,7 @@ class RecordActuator:
     def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
         node, by that node's clock."""
-        store = self._around.store
+        store = self._context.store
         names = (name for predecessor in predecessors for name in (predecessor, gift_name(predecessor, heir)))
         times_ms = (store.received_ms(heir), *map(store.ended_ms, names))
         return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
@@ -142,10 +142,10 @@ class RecordActuator:
     def _states(self, run: FragmentRun, state: HandedState) -> States:
         """The state of each fold: Spark's, or what the fold began with where no event has come to it since."""
         fragment_id, run_id = run.id, run.run_id if run.query is not None else None
-        folds = self._around.store.folds(fragment_id)
+        folds = self._context.store.folds(fragment_id)
         read: list[str | None] = []
         if state.batch >= 0:
-            read = list(self._around.engine.read_states(
+            read = list(self._context.engine.read_states(
                 fragment_id, folds=sum(count for _, count in folds), batch=state.batch,
                 run_id=run_id))
         states, first = {task: list(inherited) for task, inherited in state.inherited.items()}, 0

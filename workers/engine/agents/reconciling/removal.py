@@ -37,7 +37,7 @@ def stop(snapshot: Snapshot, action: Stop) -> Instructions:
     """Stop a fragment's query, then let go of what it left, unless another slot of the node takes it over."""
     stopped = Stopped(snapshot.now_ms + FAILED_ACTION_MS)
     if snapshot.has_query:
-        return (StopQuery(kept=action.keep), stopped, Again(action))
+        return (StopQuery(keeps_state=action.keep), stopped, Again(action))
     removal = () if action.keep else _remove(snapshot)
     return (stopped, *removal, ForgetRecord(), Release(), Gone())
 
@@ -60,7 +60,7 @@ def _remove(snapshot: Snapshot) -> Instructions:
 
 def removed_fragment(snapshot: Snapshot) -> WantedFragment | None:
     """The fragment whose channels are removed: as this slot started it, or else as it was to hand over."""
-    return snapshot.records.own or snapshot.desired.outgoing.get(snapshot.id)
+    return snapshot.records.own_record or snapshot.desired.outgoing.get(snapshot.id)
 
 
 def _taken_over(snapshot: Snapshot, fragment: WantedFragment) -> TakenOver:

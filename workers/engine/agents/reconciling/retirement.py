@@ -55,7 +55,7 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     has_heirs = bool(successors(snapshot.desired, fragment.id)) and not snapshot.records.has_ended
     return (
         *(end(snapshot, fragment) if has_heirs else ()),
-        TakeOn(snapshot.records.known or fragment),
+        TakeOn(snapshot.records.chain or fragment),
         *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),
         MarkLeft(),
         *((RecordLeft(), Release()) if may_go else (RetryAt(snapshot.now_ms + RETRY_MS),)),
@@ -84,7 +84,7 @@ def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
 
 def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
     """Inputs that a fragment should read, and those that it read when it last ran."""
-    return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
+    return dict.fromkeys((*fragment.inputs, *(records.chain.inputs if records.chain else ())))
 
 
 def is_final(

@@ -273,7 +273,7 @@ def go_on(snapshot: Snapshot, fragment: WantedFragment) -> tuple[Instructions, W
     that its checkpoint belongs to from then on.
     """
     records = snapshot.records
-    recorded = records.known
+    recorded = records.chain
     is_same = recorded is None or set(recorded.inputs) == set(fragment.inputs)
     if recorded is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
         steps, whole = _succeed_itself(snapshot, recorded, fragment)

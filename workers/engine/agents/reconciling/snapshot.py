@@ -29,12 +29,12 @@ Control = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records on disk of a fragment: the chain that made its checkpoint (``known``), this slot's own record of it,
+    """The records on disk of a fragment: the chain that made its checkpoint, this slot's own record of it,
     what it began with, how far it has come, and what it has done. What its checkpoint says while it stands by counts
     from when it begins."""
 
-    known: WantedFragment | None = None
-    own: WantedFragment | None = None
+    chain: WantedFragment | None = None
+    own_record: WantedFragment | None = None
     begun: RestorePoint | None = None
     progress: CheckpointProgress = field(default_factory=CheckpointProgress)
     has_begun: bool = False  # its checkpoint has planned a batch

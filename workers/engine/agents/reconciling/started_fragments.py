@@ -60,10 +60,10 @@ class SlotStore:
         fragments = (WANTED_FRAGMENTS.loads(path.read_text()) for path in sorted(self.folder.glob("*.json")))
         return {fragment.id: fragment for fragment in fragments}
 
-    def own(self, fragment_id: str) -> WantedFragment | None:
+    def own_fragment(self, fragment_id: str) -> WantedFragment | None:
         """The slot's own record of a fragment, until it is forgotten; None where it has none."""
         try:
-            return WANTED_FRAGMENTS.loads(self._own(fragment_id).read_text())
+            return WANTED_FRAGMENTS.loads(self._own_path(fragment_id).read_text())
         except FileNotFoundError:
             return None
 
@@ -71,14 +71,14 @@ class SlotStore:
         """Remember that the fragment is about to be started."""
         self._beside(fragment.id, "removed").unlink(missing_ok=True)
         write_atomically(self._beside(fragment.id, "json"), _text_of(fragment))
-        write_atomically(self._own(fragment.id), _text_of(fragment))
+        write_atomically(self._own_path(fragment.id), _text_of(fragment))
 
     def take_on(self, fragment: WantedFragment) -> None:
         """Remember that what the fragment leaves is this slot's to clear away, though it may never be started here."""
-        if not self._own(fragment.id).exists():
-            write_atomically(self._own(fragment.id), _text_of(fragment))
+        if not self._own_path(fragment.id).exists():
+            write_atomically(self._own_path(fragment.id), _text_of(fragment))
 
-    def known(self, fragment_id: str) -> WantedFragment | None:
+    def known_fragment(self, fragment_id: str) -> WantedFragment | None:
         """The fragment that made the checkpoint, as it last started, on whatever slot; None for a new one."""
         try:
             return WANTED_FRAGMENTS.loads(self._beside(fragment_id, "json").read_text())
@@ -102,7 +102,7 @@ class SlotStore:
 
     def forget(self, fragment_id: str) -> None:
         """The fragment is no longer this slot's."""
-        self._own(fragment_id).unlink(missing_ok=True)
+        self._own_path(fragment_id).unlink(missing_ok=True)
 
     def checkpoint(self, fragment_id: str) -> Path:
         """The fragment's checkpoint folder."""
@@ -299,7 +299,7 @@ class SlotStore:
         """The lock that lets its holder run the fragment on this machine; the kernel frees it when its holder dies."""
         return FileLock(self._beside(fragment_id, "lock"))
 
-    def _own(self, fragment_id: str) -> Path:
+    def _own_path(self, fragment_id: str) -> Path:
         return self.folder / f"{fragment_id}.json"
 
     def _beside(self, fragment_id: str, record: str) -> Path:

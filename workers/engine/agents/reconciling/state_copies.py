@@ -59,14 +59,14 @@ class QueryCopies:
         self._news, self._manifests = news, Manifests()
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
         self._receiver = CopyReceiver(broker, store, news, self._manifests)
-        self._made: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
+        self._orders: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
         # Fragments that plan no batch until a copy is made of the one under way; whether one is due, by the last look.
-        self._resting: dict[str, bool] = {}
-        self._told: dict[str, dict[str, Any]] = {}  # by fragment
+        self._rests: dict[str, bool] = {}
+        self._facts: dict[str, dict[str, Any]] = {}  # by fragment
         self._lacked_ms: dict[str, dict[int, int]] = {}  # by fragment: batches that its oldest copy lacks
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
-        self._without: set[str] = set()  # fragments of which nothing is kept for copies
-        self._before: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
+        self._without_copies: set[str] = set()  # fragments of which nothing is kept for copies
+        self._bases: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
         self._looked_at: set[str] = set()  # fragments whose copies here were looked at, whether they are there
         self._look_at_ms = 0
 
@@ -86,7 +86,7 @@ class QueryCopies:
         if now_ms < self._look_at_ms and not self._is_any_at_rest():
             return ()
         self._look_at_ms = now_ms + LOOK_MS
-        self._resting = dict.fromkeys(self._resting, False)
+        self._rests = dict.fromkeys(self._rests, False)
         due = self._due(desired, actual, busy, now_ms)
         self._resume(actual)
         return due
@@ -116,12 +116,12 @@ class QueryCopies:
 
     def is_awaited(self, fragment_id: str) -> bool:
         """True where a copy is to be made as soon as the batch of a fragment that is under way has ended."""
-        return fragment_id in self._resting
+        return fragment_id in self._rests
 
-    def told(self, fragment_id: str) -> Mapping[str, Any]:
+    def facts_of(self, fragment_id: str) -> Mapping[str, Any]:
         """The part of reports about the copies of a fragment's state, where any are asked for: fields of
         `QueryReport`."""
-        return self._pace.told(fragment_id, self._told.get(fragment_id, {})) if self._most else {}
+        return self._pace.facts_of(fragment_id, self._facts.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -134,17 +134,17 @@ class QueryCopies:
         never = "" if nodes else why_not_copied(fragment, self._task_types)
         reason = never or self._why_without(fragment, nodes, wishes.living)
         if reason:
-            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": reason}
+            self._facts[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": reason}
             self._keep_nothing(fragment)
         elif not run.busy:
-            self._without.discard(fragment.id)
+            self._without_copies.discard(fragment.id)
             lacking = self._send(fragment, nodes, now_ms)
             if not is_busy and (holders := self._ask(fragment, lacking, now_ms)):
                 due.append(CopyState(fragment, holders=holders))
             self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
             if self._is_changing_hands(desired, fragment):
-                self._told[fragment.id] = {
-                    "copies": self._most, **self._told.get(fragment.id, {}), "survives": 0,
+                self._facts[fragment.id] = {
+                    "copies": self._most, **self._facts.get(fragment.id, {}), "survives": 0,
                     "not_copied": CHANGING_HANDS}
         return due
 
@@ -158,20 +158,20 @@ class QueryCopies:
             set(wishes.living) - {self._node_store.node}, kept_from=kept_from(self._broker, fragment.id))
         never = "" if nodes else why_not_copied(fragment, self._task_types)
         lacking = {"not_copied": never or self._why_fewer(nodes, wishes.living)} if len(counting) < self._most else {}
-        self._told[fragment.id] = {
+        self._facts[fragment.id] = {
             "survives": len(counting), "copies": 0 if never else self._most, "held_by": tuple(counting),
             "copied_at_ms": min((reports[node].at_ms for node in counting), default=None), **lacking}
         batches = self._batches_before(fragment.id) + self._store.progress(fragment.id).batch + 1
         due = tuple(
             node for node in nodes if (node not in reports or reports[node].batch < batches)
-            and not self._sent(keys.copy_name(fragment.id, node)).is_on_its_way)
+            and not self._send_next(keys.copy_name(fragment.id, node)).is_on_its_way)
         for node in set(due) - reports.keys():
             self._sender.drop(keys.copy_name(fragment.id, node))  # if it was there it is gone: all goes again
         if due:
             self._let_go(fragment, needed=())
         return [CopyState(fragment, holders=due)] if due and not run.busy else []
 
-    def _sent(self, name: str) -> Sent:
+    def _send_next(self, name: str) -> Sent:
         """Send what is next of a copy: what has come of it then."""
         sent = self._pace.noted(name, self._sender.send(name), at_ms=self._clock_ms())
         if sent.is_refused:
@@ -188,10 +188,10 @@ class QueryCopies:
                 keys.copy_name(fragment.id, node), progress, now_ms, is_whole=node.encode() in whole))
 
     def _is_due(self, name: str, progress: CheckpointProgress, now_ms: int, *, is_whole: bool) -> bool:
-        sent = self._sent(name)
+        sent = self._send_next(name)
         if sent.is_on_its_way:
             return False
-        made_ms, made_of = self._made.get(name, (0, -1))
+        made_ms, made_of = self._orders.get(name, (0, -1))
         if not (is_whole and sent.is_stored) or self._has_outlasted(name, progress):
             return True
         return now_ms - made_ms >= self._every_ms and made_of != progress.batch
@@ -199,7 +199,7 @@ class QueryCopies:
     def _has_outlasted(self, name: str, progress: CheckpointProgress) -> bool:
         """Whether the batch under way has lasted longer than the slot held its query for a copy, so that none was made.
         """
-        return not progress.is_done and name in self._made and self._made[name][1] == progress.batch
+        return not progress.is_done and name in self._orders and self._orders[name][1] == progress.batch
 
     def _ask(self, fragment: WantedFragment, due: tuple[str, ...], now_ms: int) -> tuple[str, ...]:
         """The nodes for which copies are to be made now, of those for which they are due.
@@ -208,36 +208,36 @@ class QueryCopies:
         """
         progress = self._store.progress(fragment.id)
         names = [keys.copy_name(fragment.id, node) for node in due]
-        is_resting = fragment.id in self._resting
+        is_resting = fragment.id in self._rests
         if due and not progress.is_done and (
                 is_resting or any(self._has_outlasted(name, progress) for name in names)):
-            self._resting[fragment.id] = True
+            self._rests[fragment.id] = True
             for name in names:
-                self._made.pop(name, None)
+                self._orders.pop(name, None)
             self._channels.pause(fragment.id)
             return ()
         if due and is_resting:
-            self._resting[fragment.id] = True
-        self._made.update(dict.fromkeys(names, (now_ms, progress.batch)))
+            self._rests[fragment.id] = True
+        self._orders.update(dict.fromkeys(names, (now_ms, progress.batch)))
         return due
 
     def _is_any_at_rest(self) -> bool:
         """Whether a query stands still until a copy of its state is made."""
         with suppress(*UNREADABLE):  # the next look in turn says whose checkpoint is none
-            return any(self._store.progress(fragment_id).is_done for fragment_id in self._resting)
+            return any(self._store.progress(fragment_id).is_done for fragment_id in self._rests)
         return False
 
     def _resume(self, actual: Mapping[str, Actual]) -> None:
         """Let fragments plan batches again for which no copy is due any more; one that is started anew does so itself.
         """
-        for fragment_id in [name for name, is_due in self._resting.items() if not is_due]:
+        for fragment_id in [name for name, is_due in self._rests.items() if not is_due]:
             run = actual.get(fragment_id)
             if run is not None and run.busy:
                 continue  # it may rest for what is done with it
             with suppress(redis.RedisError):  # the next look does it
                 if run is not None and run.state is FragmentState.RUNNING:
                     self._channels.resume(fragment_id)
-                del self._resting[fragment_id]
+                del self._rests[fragment_id]
 
     def _is_changing_hands(self, desired: DesiredState, fragment: WantedFragment) -> bool:
         """Whether others are to take keys of it, and have not begun: these have no copy yet."""
@@ -257,7 +257,7 @@ class QueryCopies:
         reason = self._why_fewer(nodes, living)
         if not reports:
             is_new = progress.batch < 0 and not fragment.inherits
-            self._told[fragment.id] = {
+            self._facts[fragment.id] = {
                 "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else reason}
         if not reports or not places:
             return
@@ -274,7 +274,7 @@ class QueryCopies:
                 copied=min(reports[holder].batch for holder in stand.holders))
             age = {"copied_at_ms": min(lacked_ms.values(), default=whole_ms), "lacks_none": not lacked_ms}
         lacking = {"not_copied": reason} if stand.survives < self._most else {}
-        self._told[fragment.id] = {
+        self._facts[fragment.id] = {
             "survives": stand.survives, "copies": self._most, "held_by": stand.holders, **age, **lacking}
         if stand.survives:
             free_to(
@@ -292,15 +292,15 @@ class QueryCopies:
         """How many batches those had done whose work a fragment goes on with; read once, for the file may be large."""
         path = self._store.begun_path(fragment_id)
         written_ns = path.stat().st_mtime_ns if path.exists() else 0
-        if self._before.get(fragment_id, (None, 0))[0] != written_ns:
+        if self._bases.get(fragment_id, (None, 0))[0] != written_ns:
             begun = self._store.begun(fragment_id)
             bases = begun.batch_bases.values() if begun is not None else ()
-            self._before[fragment_id] = written_ns, max(bases, default=0)
-        return self._before[fragment_id][1]
+            self._bases[fragment_id] = written_ns, max(bases, default=0)
+        return self._bases[fragment_id][1]
 
     def _let_go(self, fragment: WantedFragment, *, needed: Collection[str]) -> None:
         """Keep nothing in channels that the query and all copies have left out, at their end."""
-        reader, recorded = keys.copies_reader(fragment.id), self._store.known(fragment.id)
+        reader, recorded = keys.copies_reader(fragment.id), self._store.known_fragment(fragment.id)
         names = channels_of((*fragment.inputs, *(recorded.inputs if recorded is not None else ())))
         infos, _ = self._channels.look([name for name in names if name not in needed])
         for name, info in infos.items():
@@ -330,7 +330,7 @@ class QueryCopies:
 
     def _keep_nothing(self, fragment: WantedFragment) -> None:
         """Nobody is to hold its state: nothing is kept for copies, once it repeats no batch of another."""
-        if fragment.id in self._without:
+        if fragment.id in self._without_copies:
             return
         names = channels_of(fragment.inputs)
         progress = self._store.progress(fragment.id)
@@ -338,12 +338,12 @@ class QueryCopies:
         if forget_ranges(self._broker, self._channels, fragment.id, names, place=place):
             for channel in fragment.written:
                 self._broker.hdel(keys.meta(channel), keys.COPIED)
-            self._without.add(fragment.id)
+            self._without_copies.add(fragment.id)
 
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
         """What is here of copies that no node is to have any more goes; ranges go with fragments (``removal.py``)."""
         fragment_ids = {fragment.id for fragment in desired.of_slot(self._slot)}
-        self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in fragment_ids}
+        self._facts = {fragment_id: facts for fragment_id, facts in self._facts.items() if fragment_id in fragment_ids}
         self._lacked_ms = {name: lacked for name, lacked in self._lacked_ms.items() if name in fragment_ids}
         self._pace.keep({keys.copy_name(name, node) for name, nodes in wishes.own.items() for node in nodes})
         gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
@@ -352,7 +352,7 @@ class QueryCopies:
             is_mine = fragment_id in fragment_ids or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
             if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
-            self._made.pop(name, None)
+            self._orders.pop(name, None)
             with suppress(redis.exceptions.NoPermissionError):  # of one that was removed; what is in the broker expires
                 self._sender.drop(name)
 

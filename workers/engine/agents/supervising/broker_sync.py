@@ -52,7 +52,7 @@ class DesiredStateWatcher(threading.Thread):
         self._broker = broker
         self._store = store
         self._on_change, self._on_coming = on_change, on_coming
-        self._known: DesiredState | None = None
+        self._document: DesiredState | None = None
         self._cycle_s = cycle_s
         self._stopped = threading.Event()
         self._log = logger()
@@ -80,9 +80,9 @@ class DesiredStateWatcher(threading.Thread):
     def _receive(self, pushes: redis.client.PubSub) -> None:
         while not self._stopped.is_set():
             document = desired_publishing.read(self._broker, self._store.node)
-            if document is not None and document != self._known:
+            if document is not None and document != self._document:
                 self._on_coming(document)
-                self._known = document
+                self._document = document
             # After a failure it may be kept already, and nobody told of it.
             if document is not None and (self._store.write_desired(document) or self._not_taken):
                 self._on_change()
@@ -125,7 +125,7 @@ class ReportPublisher(threading.Thread):
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._renew_at = self._tell_at = 0.0  # monotonic seconds
-        self._told: LeaseState | None = None  # how the lease stood by what was said last
+        self._lease_state: LeaseState | None = None  # how the lease stood by what was said last
 
     def stop(self) -> None:
         """End the thread at its next turn."""
@@ -164,8 +164,8 @@ class ReportPublisher(threading.Thread):
                 state = self._lease.renew()
                 if is_due := now_s >= self._tell_at:
                     self._keep_room()
-                if is_due or state is not self._told:
-                    self._told, self._tell_at = state, now_s + TELL_S
+                if is_due or state is not self._lease_state:
+                    self._lease_state, self._tell_at = state, now_s + TELL_S
                     self._on_lease_state(state)
         finally:
             self._flush()

@@ -61,10 +61,10 @@ class BrokerUsers:
         self._passwords = {role: secrets.token_urlsafe(24) for role in (SLOTS, CONNECTORS, LOOKS)}
         self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them that runs as `_run`
         self._run = ""
-        self._passing: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
+        self._patterns_for_now: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
         self._lock = threading.RLock()
-        self._known: Mapping[str, WantedFragment] | None = None
-        self._coming = DesiredState()  # what the node is about to be told to
+        self._known_fragments: Mapping[str, WantedFragment] | None = None
+        self._next_desired = DesiredState()  # what the node is about to be told to
         self.is_refused = False  # the broker lets the agent make no users
 
     def url(self, role: str) -> str:
@@ -93,7 +93,7 @@ class BrokerUsers:
         """
         with self._lock:
             if coming is not None:
-                self._coming = coming
+                self._next_desired = coming
             if self.is_refused:
                 return
             with suppress(redis.ResponseError):  # who may not ask has one server alone
@@ -104,13 +104,13 @@ class BrokerUsers:
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
-                shown, trial = (self._passing.get(purpose, frozenset()) for purpose in (_SHOWN, _TRIAL))
+                shown, trial = (self._patterns_for_now.get(purpose, frozenset()) for purpose in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
                 only_read = key_patterns.only_read(tuple(fragments.values()))
                 self._set(SLOTS, {*patterns, *rehearsal, *shown, *trial, *copies, CROWDED}, only_read=only_read)
                 self._set(CONNECTORS, {*patterns, *key_patterns.of_connectors(self._store.node), CROWDED},
                           only_read=only_read)  # what live sources write it has by their own patterns
-                self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
+                self._set(LOOKS, self._patterns_for_now.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 # What it let the agent do once, it will again; and what else is wrong opens nothing to the processes.
                 self.is_refused = not self._rules and _may_make_none(error)
@@ -118,7 +118,7 @@ class BrokerUsers:
 
     def works_for(self, query: str) -> bool:
         """True where the node works for a query, or has not cleared it away yet; of all where that is not known."""
-        return self.is_refused or self._known is None or query in self._known
+        return self.is_refused or self._known_fragments is None or query in self._known_fragments
 
     def look(self, *, is_away: bool) -> None:
         """Make the users where they are missing: a broker that was started anew may have forgotten them."""
@@ -142,8 +142,8 @@ class BrokerUsers:
 
     def _let(self, purpose: str, patterns: set[str]) -> None:
         with self._lock:
-            if self._passing.get(purpose, frozenset()) != patterns:
-                self._passing[purpose] = frozenset(patterns)
+            if self._patterns_for_now.get(purpose, frozenset()) != patterns:
+                self._patterns_for_now[purpose] = frozenset(patterns)
                 self.expect()
 
     def _set(self, role: str, patterns: Collection[str], *, only_read: Collection[str] = ()) -> None:
@@ -172,23 +172,23 @@ class BrokerUsers:
         who breaks out of one writes there."""
         standby = SlotStore(self._store.data_dir, self._store.folder).having("standby")
         recorded = standby | {path.stem for path in self._store.folder.glob("slot-*/*.json")}
-        if self._known is None:
-            self._known = self._store.read_known()
-        if self._known is None:  # of an earlier version
+        if self._known_fragments is None:
+            self._known_fragments = self._store.read_known()
+        if self._known_fragments is None:  # of an earlier version
             folders = self._store.folder.glob("slot-*")
-            self._known = {
+            self._known_fragments = {
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
         draining: Collection[bytes] = ()
         with suppress(redis.ResponseError):  # the host writes there, and may write what is no set
             draining = self._broker.smembers(keys.sinks(self._store.node))
         earlier = [
-            fragment for name, fragment in self._known.items()
+            fragment for name, fragment in self._known_fragments.items()
             if name in recorded or any(channel.encode() in draining for channel in fragment.written[-1:])]
         stored = self._store.read_desired()
-        coming = (self._coming,) if self._coming.order >= stored.order else ()
+        coming = (self._next_desired,) if self._next_desired.order >= stored.order else ()
         fragments = key_patterns.known_fragments(stored, *coming, earlier=earlier)
-        if fragments != self._known or not self._store.known_path.exists():
+        if fragments != self._known_fragments or not self._store.known_path.exists():
             self._store.write_known(fragments)
-            self._known = fragments
+            self._known_fragments = fragments
         return fragments

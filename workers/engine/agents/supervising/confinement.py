@@ -119,7 +119,7 @@ class Confinement:
             self.means = Means(user, landlock)
             if is_root:
                 self._hand_over(user or 0)
-            if self.means.is_there and self._stands():
+            if self.means.is_there and self._probe_succeeds():
                 break
             self.means = Means()
         for missing in self.missing():
@@ -132,7 +132,7 @@ class Confinement:
         return [*([] if self.means.is_there else ["files"]), *(["user"] if is_root else []),
                 *(["broker"] if self.users.is_refused else [])]
 
-    def _stands(self) -> bool:
+    def _probe_succeeds(self) -> bool:
         """Whether a process gets behind the wall and still finds its interpreter, Weir, and what it is to read."""
         paths = [str(path) for path in (*self._readable(SLOTS), *self._readable(LOOKS)) if path.exists()]
         argv, env = self.enclosed("probe", [sys.executable, "-c", _PROBE, *paths], role=LOOKS)

@@ -23,13 +23,13 @@ class HeapSampler:
 
     def __init__(self) -> None:
         self.heap_mb: float | None = None
-        self._there: frozenset[str] | None = None
+        self._fragment_ids: frozenset[str] | None = None
         self._at_ms = 0
 
     def look(self, spark: Any, pool: Executor, fragment_ids: frozenset[str], *, now_ms: int) -> None:
         """Weigh if it is time to; ``fragment_ids`` are what the slot has to do."""
-        if fragment_ids != self._there:
-            self._there, self._at_ms = fragment_ids, now_ms + (SETTLED_MS if fragment_ids else EMPTY_MS)
+        if fragment_ids != self._fragment_ids:
+            self._fragment_ids, self._at_ms = fragment_ids, now_ms + (SETTLED_MS if fragment_ids else EMPTY_MS)
         if now_ms >= self._at_ms:
             self._at_ms = now_ms + AGAIN_MS
             pool.submit(self._weigh, spark)

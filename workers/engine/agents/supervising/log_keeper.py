@@ -55,7 +55,7 @@ class LogKeeper:
 
     def __init__(self, *, data_folder: str, echo: Callable[[str], None]) -> None:
         self._data_folder, self._echo = data_folder, echo
-        self._kept: OrderedDict[tuple[str, str, str], _Kept] = OrderedDict()  # the one that was written last, last
+        self._logs: OrderedDict[tuple[str, str, str], _Kept] = OrderedDict()  # the one that was written last, last
         self._number, self._epoch = 0, secrets.token_hex(4)
         self._lock = threading.Lock()
 
@@ -76,10 +76,10 @@ class LogKeeper:
         with self._lock:
             self._number += 1
             key = (log_line.process, log_line.query, log_line.task)
-            self._kept.setdefault(key, _Kept()).add(self._number, log_line)
-            self._kept.move_to_end(key)
-            if len(self._kept) > MOST_KEPT:
-                del self._kept[self._least_missed()]
+            self._logs.setdefault(key, _Kept()).add(self._number, log_line)
+            self._logs.move_to_end(key)
+            if len(self._logs) > MOST_KEPT:
+                del self._logs[self._least_missed()]
 
     def read(self, order: LogOrder) -> LogAnswer:
         """The newest lines that an order asks for."""
@@ -87,7 +87,7 @@ class LogKeeper:
         behind = int(number) if epoch == self._epoch and number.isdecimal() else 0
         with self._lock:
             entries = [
-                (at, line) for key, of_key in self._kept.items() if _is_asked_for(order, *key)
+                (at, line) for key, of_key in self._logs.items() if _is_asked_for(order, *key)
                 for at, line in of_key.lines if at > behind]
             after = f"{self._epoch}:{self._number}"
         searched, levels = order.search.casefold(), LEVELS[LEVELS.index(order.level):]
@@ -104,8 +104,8 @@ class LogKeeper:
 
     def _least_missed(self) -> tuple[str, str, str]:
         """The oldest of the process that has most: one that makes names up takes no place of the others."""
-        [(process, _)] = Counter(process for process, _, _ in self._kept).most_common(1)
-        return next(key for key in self._kept if key[0] == process)
+        [(process, _)] = Counter(process for process, _, _ in self._logs).most_common(1)
+        return next(key for key in self._logs if key[0] == process)
 
     def _for_teams(self, text: str) -> str:
         return redacted(text).replace(self._data_folder, "<data folder>")

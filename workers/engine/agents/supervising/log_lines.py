@@ -30,13 +30,13 @@ def line_of(process: str, text: str, *, now_ms: int) -> LogLine:
     """The line that a process wrote, without its end; U+FFFD stands for what cannot be shown."""
     entry = _object(text)
     if entry is None:
-        return LogLine(now_ms, INFO, process, _shown(text))
+        return LogLine(now_ms, INFO, process, _printable(text))
     query = _text(entry, "fragment")
     if not query and (thread := _THREAD.search(_text(entry, "thread"))):
         query = thread[1]
     level = _LEVELS.get(_text(entry, "level").lower(), INFO)
-    return LogLine(_at_ms(entry, now_ms), level, process, _shown(_words(entry)), _shown(query),
-                   _shown(_text(entry, "task")))
+    return LogLine(_at_ms(entry, now_ms), level, process, _printable(_words(entry)), _printable(query),
+                   _printable(_text(entry, "task")))
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
@@ -57,7 +57,7 @@ def _words(entry: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, (" ".join([first, *facts]).rstrip(), exception)))
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return _UNSHOWN.sub("\ufffd", text[:LONGEST])
 
 

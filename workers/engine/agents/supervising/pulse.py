@@ -32,7 +32,7 @@ class Pulse:
         self._tell = tell
         self._monotonic_s = monotonic_s
         self._answered_s = monotonic_s()
-        self._ended = threading.Event()
+        self._end_event = threading.Event()
         self._teller = threading.Thread(target=self._keep_telling, name="pulse teller", daemon=True)
 
     @classmethod
@@ -48,7 +48,7 @@ class Pulse:
 
     def stop(self) -> None:
         """End both threads; nothing more is told when this returns."""
-        self._ended.set()
+        self._end_event.set()
         if self._teller.is_alive():
             self._teller.join()
 
@@ -58,14 +58,14 @@ class Pulse:
         return 0 if silent_s <= 2 * PULSE_S else round(1000 * silent_s)
 
     def _keep_asking(self) -> None:
-        while not self._ended.is_set():
+        while not self._end_event.is_set():
             try:
                 self._ask()
             except Exception:  # the slot's loop notices by itself that its JVM is gone
                 return
             self._answered_s = self._monotonic_s()
-            self._ended.wait(PULSE_S)
+            self._end_event.wait(PULSE_S)
 
     def _keep_telling(self) -> None:
-        while not self._ended.wait(PULSE_S):
+        while not self._end_event.wait(PULSE_S):
             self._tell({"pulse": self.silent_ms()})

@@ -31,8 +31,8 @@ class SavedParts:
 
     data_dir: Path
     node: str
-    _kept: frozenset[str] | None = None
-    _known: dict[str, tuple[Path, SavedPartReport]] = field(default_factory=dict)
+    _savepoint_names: frozenset[str] | None = None
+    _parts: dict[str, tuple[Path, SavedPartReport]] = field(default_factory=dict)
 
     def report(self, desired: DesiredState) -> dict[str, Any] | None:
         """The parts of the savepoints that are kept; parts of others are deleted. None before it was told of any.
@@ -41,22 +41,22 @@ class SavedParts:
         """
         if desired.kept_savepoints is None:
             return None
-        if (names := frozenset(desired.kept_savepoints)) != self._kept:
+        if (names := frozenset(desired.kept_savepoints)) != self._savepoint_names:
             self._look_through(names)
-            self._kept = names
+            self._savepoint_names = names
         for fragment in desired.wanted.values():
             for name in fragment.savepoints:
-                if name in names and name not in self._known:
+                if name in names and name not in self._parts:
                     self._note(name, self._folder / f"{fragment.id}.{kind_of(name)}")
-        self._known = {name: part for name, part in self._known.items() if part[0].exists()}
-        return {name: asdict(part) for name, (_, part) in sorted(self._known.items())}
+        self._parts = {name: part for name, part in self._parts.items() if part[0].exists()}
+        return {name: asdict(part) for name, (_, part) in sorted(self._parts.items())}
 
     @property
     def _folder(self) -> Path:
         return self.data_dir / "checkpoints"
 
     def _look_through(self, names: frozenset[str]) -> None:
-        self._known = {}
+        self._parts = {}
         # Names end in eight digits: those of another node, whose name begins alike, are longer.
         for path in self._folder.glob(f"*.{kind_of(glob.escape(self.node))}-{'?' * 8}"):
             name = path.name.partition(f".{kind_of('')}")[2]
@@ -75,5 +75,5 @@ class SavedParts:
             return
         fragment = path.name.partition(f".{kind_of('')}")[0]
         at_ms = min(max(0, status.st_mtime_ns), time.time_ns()) // 1_000_000  # whoever writes it dates it
-        self._known[name] = (path, SavedPartReport(
+        self._parts[name] = (path, SavedPartReport(
             fragment, status.st_size, at_ms, int(position[1]) if position else None))

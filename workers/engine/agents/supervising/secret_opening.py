@@ -25,11 +25,11 @@ class Opener:
     def answer(self, process: SlotProcess, request: Mapping[str, Any]) -> bytes:
         """The line that answers what a process asks for."""
         named = {
-            reference for fragment in self._of(process.name) for task in fragment.tasks
+            reference for fragment in self._fragments_of(process.name) for task in fragment.tasks
             for reference in references_in(task.config)}
         return answer(request, process.ordered | named, self._open)
 
-    def _of(self, name: str) -> Iterable[WantedFragment]:
+    def _fragments_of(self, name: str) -> Iterable[WantedFragment]:
         desired = self._newest()
         if name == CONNECTORS:
             return {**desired.outgoing, **desired.wanted}.values()

@@ -92,7 +92,7 @@ class Spiller:
         self._states: dict[Reader, _State] = {}
         self._spills: dict[str, ChannelSpill] | None = None  # by channel; None until the first turn
         self._terms: Mapping[Reader, Terms] = {}
-        self._taken: dict[str, int] = {}  # bytes by team
+        self._bytes_by_team: dict[str, int] = {}  # bytes by team
         self._meter = SpillMeter()
         self._losses: tuple[LossReport, ...] = ()
         self._problems: dict[str, str] = {}  # by channel, what was logged of it
@@ -160,7 +160,7 @@ class Spiller:
                 readers = {reader for name, reader in self._terms if name == channel}
                 parts |= {(channel, name): size for name, size in parts_of(spill, infos[channel], readers).items()}
         self._meter.add(parts, now_ms=now_ms)
-        self._taken = by_team(parts, {reader: terms.teams for reader, terms in self._terms.items()})
+        self._bytes_by_team = by_team(parts, {reader: terms.teams for reader, terms in self._terms.items()})
         self._losses = tuple(
             LossReport(reader, channel, lost.blocks, lost.events)
             for channel, info in sorted(infos.items()) for reader, lost in sorted(info.lost.items())
@@ -239,14 +239,14 @@ class Spiller:
         if sum(spill.size for spill in self._spills.values()) >= self._most_bytes:
             return FULL
         teams = self._terms[channel, reader].teams
-        if teams and all(self._taken.get(team, 0) >= self._team_bytes for team in teams):
+        if teams and all(self._bytes_by_team.get(team, 0) >= self._team_bytes for team in teams):
             return TEAM_FULL
         return ""
 
     def _add_to_teams(self, channel: str, reader: str, size: int) -> None:
         teams = self._terms[channel, reader].teams
         for team in teams:
-            self._taken[team] = self._taken.get(team, 0) + size // len(teams)
+            self._bytes_by_team[team] = self._bytes_by_team.get(team, 0) + size // len(teams)
 
     def _prune(self, channel: str, info: ChannelInfo | None) -> None:
         spill = self._spills[channel]

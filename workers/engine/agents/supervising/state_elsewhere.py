@@ -45,7 +45,7 @@ class StateElsewhere:
         if self._store.desired_path.exists():
             return True
         try:
-            fragments = self._left()
+            fragments = self._fragments_left()
         except redis.RedisError:
             return False
         except InvalidContract:
@@ -58,7 +58,7 @@ class StateElsewhere:
         logger().error("begins without the state that other nodes have copies of", fragments=fragments)
         return True
 
-    def _left(self) -> list[str]:
+    def _fragments_left(self) -> list[str]:
         node = self._store.node
         desired = desired_publishing.read(self._broker, node) or DesiredState()
         named = {*desired.wanted, *(name for heir in desired.heirs_elsewhere.values() for name in heir.inherits)}

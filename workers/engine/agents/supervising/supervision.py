@@ -93,7 +93,7 @@ class SlotProcess:
         self.death: Death | None = None  # of the last driver, where that ended by itself
         self.was_spare = False  # the process took the place of one that died
         self._saying = threading.Lock()  # two threads' lines must not meet
-        self._asked: int | None = None
+        self._request_number: int | None = None
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -166,7 +166,7 @@ class SlotProcess:
         SlotGone
             The process ``pid`` is not this slot's any more, or does not answer.
         """
-        self._asked = number = time.monotonic_ns()
+        self._request_number = number = time.monotonic_ns()
         self._command({"do": do, "ask": number, **arguments}, pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
@@ -237,7 +237,7 @@ class SlotProcess:
             return
         self._heard_at_ms = _now_ms()
         if "answer" in report:
-            if report["answer"] == self._asked:  # or what nobody asked for would be kept for ever
+            if report["answer"] == self._request_number:  # or what nobody asked for would be kept for ever
                 self._answers.put(report)
             return
         if "open" in report:

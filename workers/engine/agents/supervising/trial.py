@@ -78,7 +78,7 @@ class Measurement:
         self._settings = settings
         self._broker = broker
         self._task_types = task_types
-        self._known = baseline
+        self._baseline = baseline
         self._is_over = is_over
         self._feeding = Feeding(order.rate_per_s)
         self._load = TreeLoad(pid)
@@ -182,8 +182,8 @@ class Measurement:
         """Memory of the slot without any query, and, once in its life, its CPU."""
         self._tell("base", BASE_S)
         self._ask("end")
-        if self._known.base_cpu is None:
-            self._known.base_cpu = self._settled_cpu()
+        if self._baseline.base_cpu is None:
+            self._baseline.base_cpu = self._settled_cpu()
         base, slot_mb = self._weigh(), slot_memory_mb(self._settings.slots)
         if base.total_mb >= slot_mb:
             raise TrialFailed(
@@ -201,7 +201,7 @@ class Measurement:
 
     def _warm_driver(self) -> None:
         order = self._order
-        if self._known.is_warm or not order.driver_warm_up_s:
+        if self._baseline.is_warm or not order.driver_warm_up_s:
             return
         self._tell("driver", order.driver_warm_up_s)
         tested = {"type": order.task_type, "config": {**order.config, RATE_KEY: order.rate_per_s}}  # it is a source
@@ -212,7 +212,7 @@ class Measurement:
             self._pause(order.driver_warm_up_s)
         finally:
             self._ask("rest", within_s=COMMAND_S)
-        self._known.is_warm = True
+        self._baseline.is_warm = True
 
     def _feed(self, task_type: TaskType) -> Path | None:
         """The file with the events to feed; None for a source."""
@@ -220,7 +220,7 @@ class Measurement:
             return None
         chain = [{"type": task["type"], "config": dict(task.get("config", {}))} for task in self._order.feed]
         path = feed.path_of(self._settings.data_dir, feed.digest(chain, self._task_types))
-        if feed.kept(path) is None:  # or it was damaged: then it is made anew
+        if feed.read_kept(path) is None:  # or it was damaged: then it is made anew
             self._tell("feed")
             self._ask(
                 "feed", within_s=2 * COMMAND_S, fragment=f"{self._fragment}-feed", chain=chain, path=str(path),
@@ -244,21 +244,21 @@ class Measurement:
         """CPU above base load, and memory (MiB), of the query while no event comes."""
         order = self._order
         key = f"{order.task_type} {canonical_json(order.config)} {order.threads}"
-        if key not in self._known.idle_cpu:
+        if key not in self._baseline.idle_cpu:
             self._tell("idle", 2 * IDLE_S)
             self._pause(SAMPLE_S)
             # Starting may not be over at first.
-            self._known.idle_cpu[key] = self._above_base(min(self._cpu_over(IDLE_S) for _ in range(2)))
-        return self._known.idle_cpu[key], max(0.0, self._weigh().total_mb - base.total_mb)
+            self._baseline.idle_cpu[key] = self._above_base(min(self._cpu_over(IDLE_S) for _ in range(2)))
+        return self._baseline.idle_cpu[key], max(0.0, self._weigh().total_mb - base.total_mb)
 
     def _measured(self, base: Weight, idle_cpu: float, idle_mb: float, task_type: TaskType) -> TrialResult:
         order = self._order
         kind = f"{order.task_type} {canonical_json(order.config)}"
-        warm_up_s = order.warm_up_s if kind in self._known.warmed else max(order.warm_up_s, order.first_warm_up_s)
+        warm_up_s = order.warm_up_s if kind in self._baseline.warmed else max(order.warm_up_s, order.first_warm_up_s)
         stolen = Stolen()
         with CoreSpeed(self._core) as speed:
             window = self._window(warm_up_s, base, speed)
-        self._known.warmed.add(kind)  # not where it was cancelled in the middle
+        self._baseline.warmed.add(kind)  # not where it was cancelled in the middle
         stolen_share = round(stolen.share(), 3)
         heap_mb = self._weigh().heap_mb
         if queries := queries_on(self._slot):
@@ -281,7 +281,7 @@ class Measurement:
             latency_slope=trial_figures.latency_slope(window.batches, trigger_s=self._trigger_s, now_s=window.ended_s),
             cpu=self._above_base(window.cpu), memory=max(0.0, memory_mb / free_mb),
             idle_cpu=idle_cpu, idle_memory=idle_mb / free_mb,
-            base_cpu=self._known.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
+            base_cpu=self._baseline.base_cpu, base_memory=base.total_mb / slot_memory_mb(self._settings.slots),
             batches_per_s=round(trial_figures.batches_per_s(window.batches, measured_s=window.measured_s), 3),
             measured_s=window.measured_s,
             latency_s=window.latency_s, series=series,
@@ -351,7 +351,7 @@ class Measurement:
         return (self._load.cpu_s() - before) / (time.monotonic() - before_s)
 
     def _above_base(self, cpu: float) -> float:
-        return max(0.0, cpu - (self._known.base_cpu or 0.0))
+        return max(0.0, cpu - (self._baseline.base_cpu or 0.0))
 
     def _pause(self, seconds: float) -> None:
         """Wait, and let be known that it goes on; in time to end when the trial is cancelled."""

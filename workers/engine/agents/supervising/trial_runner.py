@@ -58,12 +58,12 @@ class TrialRunner(threading.Thread):
         super().__init__(name="trial_runner", daemon=True)
         self._settings, self._on_trial, self._apart = settings, on_trial, apart
         self._slots = slots
-        self._left = folder / "trials"
+        self._trials_folder = folder / "trials"
         self._task_types = task_types
         self._broker = connect(settings.redis_url)
         self._stopped = threading.Event()
         self._measurement: Measurement | None = None
-        self._known: dict[int, TrialBaseline] = {}  # of slots, by their process ids
+        self._baselines: dict[int, TrialBaseline] = {}  # of slots, by their process ids
         self._began_s = 0.0  # the trial under way: what it takes is of its sweep's budget, waits before it are not
         self._weir = weir_version()
         self._log = logger()
@@ -95,7 +95,7 @@ class TrialRunner(threading.Thread):
                 self._stopped.wait(1.0)
 
     def _serve(self, order: TrialOrder) -> None:
-        result = self._found(order)
+        result = self._result_of(order)
         if result is None:
             trial_store.give_up(self._broker, order.id)
             return
@@ -113,18 +113,18 @@ class TrialRunner(threading.Thread):
             "rate_per_s": order.rate_per_s,
         }))
 
-    def _found(self, order: TrialOrder) -> TrialResult | None:
+    def _result_of(self, order: TrialOrder) -> TrialResult | None:
         """What comes of an order; None where it was cancelled, or the agent ends."""
         fragment = f"trial-{order.id}"
         try:
             slot, pid = self._ready_slot(order)
-            write_atomically(self._left / fragment, json.dumps(folders(order, self._task_types)))
+            write_atomically(self._trials_folder / fragment, json.dumps(folders(order, self._task_types)))
             self._on_trial(fragment)
             living = {slot.pid for slot in self._slots()}
-            self._known = {pid: baseline for pid, baseline in self._known.items() if pid in living}
+            self._baselines = {pid: baseline for pid, baseline in self._baselines.items() if pid in living}
             self._measurement = Measurement(
                 order, fragment, slot=slot, pid=pid, settings=self._settings, broker=self._broker,
-                task_types=self._task_types, baseline=self._known.setdefault(pid, TrialBaseline()),
+                task_types=self._task_types, baseline=self._baselines.setdefault(pid, TrialBaseline()),
                 is_over=lambda: self._is_over(order),
             )
             try:
@@ -171,7 +171,7 @@ class TrialRunner(threading.Thread):
     # -- what stays behind ---------------------------------------------------------------------------------------
 
     def _clear_leftovers(self) -> None:
-        for path in self._left.glob("trial-*") if self._left.is_dir() else ():
+        for path in self._trials_folder.glob("trial-*") if self._trials_folder.is_dir() else ():
             self._clear(path.name)
 
     def _clear(self, fragment: str) -> None:
@@ -188,11 +188,11 @@ class TrialRunner(threading.Thread):
             with suppress(redis.ResponseError):  # the slot may write something else there meanwhile
                 self._broker.hset(keys.meter(name), "in:n", 0)
             self._broker.expire(keys.meter(name), METERS_KEPT_S)
-        self._apart(partial(_remove, self._settings.data_dir, queries, _kept(self._left / fragment)))
-        (self._left / fragment).unlink(missing_ok=True)
+        self._apart(partial(_remove, self._settings.data_dir, queries, _folders(self._trials_folder / fragment)))
+        (self._trials_folder / fragment).unlink(missing_ok=True)
 
 
-def _kept(path: Path) -> list[str]:
+def _folders(path: Path) -> list[str]:
     """The folders that a trial may have written; none where that was cut short, for then it never began."""
     try:
         return json.loads(path.read_text())

@@ -35,15 +35,15 @@ class Rates:
     """Counters that grow, by name, and how fast they did in the last seconds."""
 
     def __init__(self) -> None:
-        self._taken: dict[str, deque[tuple[int, int]]] = {}
+        self._counts: dict[str, deque[tuple[int, int]]] = {}
         self._grew_at_ms: dict[str, int] = {}
 
     def take(self, counts: Mapping[str, int], *, at_ms: int, held_back: Collection[str] = ()) -> None:
         """Note these counters; what has none any more is forgotten, and who is in ``held_back`` is not idle."""
-        self._taken = {name: self._taken.get(name, deque()) for name in counts}
+        self._counts = {name: self._counts.get(name, deque()) for name in counts}
         self._grew_at_ms = {name: self._grew_at_ms.get(name, at_ms) for name in counts}
         for name, count in counts.items():
-            taken = self._taken[name]
+            taken = self._counts[name]
             if taken and count < taken[-1][1]:  # it was made anew
                 taken.clear()
             if name in held_back or (taken and count > taken[-1][1]):
@@ -54,7 +54,7 @@ class Rates:
 
     def per_s(self, name: str) -> float | None:
         """The rate of a counter; None while too little is known of it."""
-        taken = self._taken.get(name, ())
+        taken = self._counts.get(name, ())
         if not taken or taken[-1][0] - taken[0][0] < SHORTEST_MS:
             return None
         (began_ms, before), (ended_ms, after) = taken[0], taken[-1]
@@ -89,9 +89,9 @@ class UsageAttribution:
         self._slot_memory_mb = slot_memory_mb
         self._base_path = base_path
         self._base_cpu_path = base_path.with_name("base_cpu")
-        self._base_mb, self._base_cpu = _kept(base_path), _kept(self._base_cpu_path)
+        self._base_mb, self._base_cpu = _stored_figure(base_path), _stored_figure(self._base_cpu_path)
         self._is_of_this_slot = False
-        self._rested = False  # whether the CPU without queries is of this slot
+        self._has_rested = False  # whether the CPU without queries is of this slot
         self._samples: deque[_Sample] = deque()
         self._busy_since_ms: int | None = None  # no longer without queries since
 
@@ -104,7 +104,7 @@ class UsageAttribution:
         busy_ms = {name: report.get("busy_ms", 0) for name, report in fragments.items()}
         if self._samples and self._samples[-1].since_ms != usage.since_ms:
             self._samples.clear()
-            self._is_of_this_slot = self._rested = False
+            self._is_of_this_slot = self._has_rested = False
             self._busy_since_ms = None
         # what is paused rests there
         is_idle = all(report["state"] == FragmentState.STOPPED for report in fragments.values())
@@ -143,8 +143,8 @@ class UsageAttribution:
             return None
         rests = self._samples[-1].at_ms - self._samples[0].at_ms >= RESTS_MS and all(
             sample.is_idle for sample in self._samples)
-        if rests and cpu <= AT_REST and (self._base_cpu is None or not self._rested or cpu < self._base_cpu):
-            self._base_cpu, self._rested = cpu, True
+        if rests and cpu <= AT_REST and (self._base_cpu is None or not self._has_rested or cpu < self._base_cpu):
+            self._base_cpu, self._has_rested = cpu, True
             _keep(self._base_cpu_path, cpu)
         base = _of_the_node(self._base_cpu, self._base_cpu_path)
         if base is None and self._samples[-1].at_ms - self._busy_since_ms >= WARM_AFTER_MS:
@@ -171,11 +171,11 @@ def _of_the_node(slot_figure: float | None, path: Path) -> float | None:
     """A slot's own figure; while there is none the least that the node's slots keep of theirs, if any does."""
     if slot_figure is not None:
         return slot_figure
-    histories = (_kept(slot_path) for slot_path in path.parent.parent.glob(f"slot-*/{path.name}"))
+    histories = (_stored_figure(slot_path) for slot_path in path.parent.parent.glob(f"slot-*/{path.name}"))
     return min((figure for figure in histories if figure is not None), default=None)
 
 
-def _kept(path: Path) -> float | None:
+def _stored_figure(path: Path) -> float | None:
     """The figure that a file keeps; None where it keeps none that can be read: then the slot is looked at anew."""
     try:
         figure = float(text_of(path, most_bytes=100))

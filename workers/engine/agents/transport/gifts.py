@@ -49,8 +49,8 @@ class Gifts:
         self._broker, self._store, self._news, self._note = broker, store, news, note
         self._parcels, self._manifests, self._limits = parcels, manifests, limits
         self._leaving = CopySender(broker, store, news, parcels, limits=limits)
-        self._coming = CopyReceiver(broker, store, news, manifests)
-        self._sent: dict[str, Parcel] = {}
+        self._receiver = CopyReceiver(broker, store, news, manifests)
+        self._outgoing: dict[str, Parcel] = {}
         self._log = logger()
 
     # -- the giver's node ----------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Gifts:
             self._leaving.drop(gift)
             self._store.files.drop(gift, GIFT, DIFFERENCE)
             self._store.record_ended(gift, None)
-            self._sent.pop(gift, None)
+            self._outgoing.pop(gift, None)
             return True
         final = self._store.ended(gift)
         savepoint = final or self._store.ended(giver)
@@ -84,18 +84,18 @@ class Gifts:
                 self._broker.hset(key, NEAR, 1)
                 self._broker.expire(key, LEFT_S)
             return False
-        sent = self._sent.get(gift)
+        sent = self._outgoing.get(gift)
         if sent is None or (refused is not None and sent.base is not None):
             ranges, ended_ms = taker.taken[giver], self._store.ended_ms(gift if final else giver)
             try:
                 sent = self._difference(
                     gift, savepoint, ranges, is_final=final is not None, is_refused=refused is not None,
                     ended_ms=ended_ms)
-                sent = sent or self._whole(gift, savepoint, ranges, is_final=final is not None, ended_ms=ended_ms)
+                sent = sent or self._full_parcel(gift, savepoint, ranges, is_final=final is not None, ended_ms=ended_ms)
             except StateLost as error:
                 self._log.warning("states cannot be given; they are read again", gift=gift, why=str(error))
                 return False
-            self._sent[gift] = sent
+            self._outgoing[gift] = sent
             self._log.info("keys sent", gift=gift, bytes=sent.length, is_whole=sent.base is None)
         self._note(gift, (GIFT, offer(self._broker, key, sent, expires_s=LEFT_S, sharing=sharing)))
         return False
@@ -130,7 +130,7 @@ class Gifts:
         self._store.files.write(gift, DIFFERENCE, change)
         return self._parcels.of(gift, DIFFERENCE, base=copy.makes, ended_ms=ended_ms, rows=True)
 
-    def _whole(
+    def _full_parcel(
         self, gift: str, savepoint: Savepoint, ranges: Sequence[tuple[int, int]], *, is_final: bool,
         ended_ms: int | None,
     ) -> Parcel:
@@ -156,7 +156,7 @@ class Gifts:
             return False
         if self._store.ended(gift) is not None:
             return False
-        self._coming.turn(gift, note=self._note)
+        self._receiver.turn(gift, note=self._note)
         text, near, refused = fields_of(self._broker, key, MANIFEST, NEAR, REFUSED)
         if near is not None and files.size(gift, NEAR) is None:
             files.write(gift, NEAR, b"")

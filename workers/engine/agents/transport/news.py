@@ -104,7 +104,7 @@ class News:
             files.rename(heir, NEWER, AHEAD)
             return
         try:
-            files.write(heir, AHEAD, self._whole(files.read(heir, AHEAD), files.read(heir, NEWER)))
+            files.write(heir, AHEAD, self._whole_record(files.read(heir, AHEAD), files.read(heir, NEWER)))
         except Broken:
             files.drop(heir, AHEAD)
         files.drop(heir, NEWER)
@@ -130,7 +130,7 @@ class News:
                 elif "base" in manifest:
                     raise Broken("no stores are kept here")
             elif "whole" in manifest and kind != COPY:
-                files.write(heir, COPY, self._whole(files.read(heir, COPY), files.read(heir, kind)))
+                files.write(heir, COPY, self._whole_record(files.read(heir, COPY), files.read(heir, kind)))
                 files.drop(heir, kind)
                 return
         except _BROKEN as error:
@@ -180,7 +180,7 @@ class News:
         return whole
 
     @staticmethod
-    def _whole(last: bytes, newer: bytes) -> bytes:
+    def _whole_record(last: bytes, newer: bytes) -> bytes:
         """A text, of that before and a round."""
         head, _, change = newer.partition(b"\n")
         try:

@@ -200,26 +200,26 @@ class Parcels:
 
     def __init__(self, files: Files, *, piece_bytes: int) -> None:
         self._files, self._piece_bytes = files, piece_bytes
-        self._known: dict[tuple[str, str], tuple[object, Parcel]] = {}
+        self._cache: dict[tuple[str, str], tuple[object, Parcel]] = {}
 
     def of(self, name: str, kind: str, **facts: Any) -> Parcel | None:
         """The parcel of a file; None where it is not there. ``facts`` go into its manifest."""
         stamp = self._files.stamp(name, kind)
         if stamp is None:
             return None
-        stored = self._known.get((name, kind))
+        stored = self._cache.get((name, kind))
         if stored is None or stored[0] != stamp:
             length, read = self._files.size(name, kind) or 0, partial(self._files.read, name, kind)
-            stored = self._known[name, kind] = (stamp, parcel_of(length, read, piece_bytes=self._piece_bytes, **facts))
+            stored = self._cache[name, kind] = (stamp, parcel_of(length, read, piece_bytes=self._piece_bytes, **facts))
         return stored[1]
 
     def has(self, name: str, kind: str) -> bool:
         """True where it was asked for before."""
-        return (name, kind) in self._known
+        return (name, kind) in self._cache
 
     def forget(self) -> None:
         """Nothing is sent any more."""
-        self._known.clear()
+        self._cache.clear()
 
 
 def check_of(text: bytes) -> dict[str, Any]:
@@ -272,18 +272,18 @@ class Manifests:
     """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[bytes, Manifest | None]] = {}
+        self._cache: dict[str, tuple[bytes, Manifest | None]] = {}
 
     def of(self, key: str, text: bytes) -> Manifest | None:
         """The manifest in a parcel's hash; None where it is none."""
-        stored = self._known.get(key)
+        stored = self._cache.get(key)
         if stored is None or stored[0] != text:
-            stored = self._known[key] = (text, _manifest_in(text))
+            stored = self._cache[key] = (text, _manifest_in(text))
         return stored[1]
 
     def forget(self) -> None:
         """Nothing comes any more."""
-        self._known.clear()
+        self._cache.clear()
 
 
 def _manifest_in(text: bytes) -> Manifest | None:

@@ -82,7 +82,7 @@ class Carrier:
         self._news = News(store, most_share=limits.most_share, keeps_stores=keeps_stores)
         self._parcels, self._manifests = Parcels(store.files, piece_bytes=piece_bytes), Manifests()
         self._leaving = CopySender(broker, store, self._news, self._parcels, limits=limits)
-        self._coming = CopyReceiver(broker, store, self._news, self._manifests)
+        self._receiver = CopyReceiver(broker, store, self._news, self._manifests)
         self._gifts = Gifts(
             broker, store, self._news, self._parcels, self._manifests, limits=limits, note=self._note)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
@@ -90,8 +90,8 @@ class Carrier:
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
         self._progress: dict[str, object] = {}  # by heir, how far what is on its way was when it was last looked at
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
-        self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
-        self._settled: set[str] = set()
+        self._outgoing: dict[str, Parcel] = {}  # by heir, what is sent as its record
+        self._settled_names: set[str] = set()
         self._refused_ms: dict[str, int] = {}  # by heir or gift, since when the broker refuses its keys
         self._unread: dict[str, str] = {}  # by heir or gift, why what another node wrote cannot be read
         self._log = logger()
@@ -119,8 +119,8 @@ class Carrier:
         if not is_moving and not gifts and not taken:
             self._forget(())
             return Elsewhere()
-        under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
-        under_way += [heir.id for heir in coming if heir.id not in self._settled]
+        under_way = [heir.id for _, heir in leaving if heir.id not in self._settled_names]
+        under_way += [heir.id for heir in coming if heir.id not in self._settled_names]
         under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*gifts, *taken)]
         self._forget(under_way)
         try:
@@ -148,7 +148,7 @@ class Carrier:
             to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
 
     def _unsettled(self, gifts: Iterable[tuple[str, WantedFragment]]) -> list[tuple[str, WantedFragment]]:
-        return [(giver, heir) for giver, heir in gifts if keys.gift_name(giver, heir.id) not in self._settled]
+        return [(giver, heir) for giver, heir in gifts if keys.gift_name(giver, heir.id) not in self._settled_names]
 
     def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], bool]) -> None:
         """Do what is due of a gift, until it is over."""
@@ -156,7 +156,7 @@ class Carrier:
         if self._is_due(gift):
             with self._alone(gift):
                 if do(giver, heir):
-                    self._settled.add(gift)
+                    self._settled_names.add(gift)
 
     @contextmanager
     def _alone(self, name: str) -> Iterator[None]:
@@ -189,7 +189,7 @@ class Carrier:
             self._broker.delete(key)
             self._store.files.drop(heir.id, DIFFERENCE)
             self._leaving.drop(heir.id)
-            self._settled.add(heir.id)
+            self._settled_names.add(heir.id)
             return
         is_ready = self._broker.get(keys.heir(heir.id)) == READY
         if is_ready and not self._ready.get(heir.id):
@@ -203,22 +203,22 @@ class Carrier:
     def _send_end(self, fragment: WantedFragment, heir: WantedFragment) -> None:
         key = keys.handover(fragment.id)
         ended_ms = self._store.ended_ms(fragment.id)
-        sent = self._sent.get(heir.id)
+        sent = self._outgoing.get(heir.id)
         is_refused = self._broker.hget(key, REFUSED) is not None
         if sent is None or (is_refused and sent.base is not None):
             began_s = time.monotonic()
             sent = self._difference(fragment, heir, is_refused=is_refused, ended_ms=ended_ms)
-            sent = sent or self._whole(fragment, ended_ms=ended_ms)
+            sent = sent or self._full_parcel(fragment, ended_ms=ended_ms)
             if sent is None:
                 return  # it goes on after all
-            self._sent[heir.id] = sent
+            self._outgoing[heir.id] = sent
             self._log.info(
                 "record sent", fragment=fragment.id, to=heir.id, bytes=sent.length, is_whole=sent.base is None,
                 took_ms=round(1000 * (time.monotonic() - began_s)))
         taken = offer(self._broker, key, sent, expires_s=LEFT_S)
         self._note(heir.id, (ENDED, taken))
 
-    def _whole(self, fragment: WantedFragment, *, ended_ms: int | None) -> Parcel | None:
+    def _full_parcel(self, fragment: WantedFragment, *, ended_ms: int | None) -> Parcel | None:
         if not self._parcels.has(fragment.id, ENDED):
             self._store.make_whole(fragment.id)
         return self._parcels.of(fragment.id, ENDED, ended_ms=ended_ms)
@@ -247,8 +247,8 @@ class Carrier:
             name = heir.inherits[-1]
             if name in desired.outgoing or name in desired.wanted or not self._is_due(heir.id):
                 continue
-            if heir.id in self._store.taken() or self._store.known(name) is not None:
-                self._settled.add(heir.id)
+            if heir.id in self._store.taken() or self._store.known_fragment(name) is not None:
+                self._settled_names.add(heir.id)
                 continue
             with self._alone(heir.id):
                 self._say_nothing_to(heir, keys.handover(name))
@@ -276,7 +276,7 @@ class Carrier:
                 self._ready[heir.id], self._since_ms[heir.id] = True, self._clock_ms()
             self._broker.set(keys.heir(heir.id), READY, ex=READY_S)
         if not self._store.has(heir.id, RECEIVED):
-            self._coming.turn(heir.id, note=self._note)
+            self._receiver.turn(heir.id, note=self._note)
             self._fetch_end(heir)
 
     def _fetch_end(self, heir: WantedFragment) -> None:
@@ -305,7 +305,7 @@ class Carrier:
         if len(heir.inherits) > 1 and files.read(heir.id, kind) == _NOTHING:
             # It was to come back from a node that has not heard of it: it goes on with what is here.
             self._store.record_void(heir.id)
-            self._settled.add(heir.id)
+            self._settled_names.add(heir.id)
             self._log.warning("the other node has not heard of it", fragment=heir.id, last=name)
         else:
             if manifest.get("ended_ms") is not None:
@@ -333,7 +333,7 @@ class Carrier:
         key = keys.handover(heir.inherits[-1])
         if not self._broker.exists(key):
             self._store.files.drop(heir.id, RECEIVED)  # it is in what it began with
-            self._settled.add(heir.id)
+            self._settled_names.add(heir.id)
         elif self._broker.hget(key, BEGUN) != heir.id.encode():
             self._broker.hset(key, BEGUN, heir.id)
 
@@ -354,7 +354,7 @@ class Carrier:
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        for of_heirs in (self._due_ms, self._progress, self._moved_ms, self._sent, self._unread, self._refused_ms):
+        for of_heirs in (self._due_ms, self._progress, self._moved_ms, self._outgoing, self._unread, self._refused_ms):
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:
@@ -363,7 +363,7 @@ class Carrier:
 
     def _is_due(self, heir: str) -> bool:
         now_ms = self._clock_ms()
-        if heir in self._settled or now_ms < self._due_ms.get(heir, 0):
+        if heir in self._settled_names or now_ms < self._due_ms.get(heir, 0):
             return False
         is_quick = now_ms - self._since_ms.get(heir, now_ms) < QUICK_MS
         self._due_ms[heir] = now_ms + (SOON_MS if is_quick else RETRY_MS)

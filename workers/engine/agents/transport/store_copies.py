@@ -52,7 +52,7 @@ class StoreCopies:
         names, stands, lines = [], [], []
         for pointer in _pointers(states):
             stand, rows = copied(self.folder, pointer)
-            lines += _lines(len(names), self._own(rows))
+            lines += _lines(len(names), self._own_rows(rows))
             names.append(pointer.store)
             stands.append(astuple(stand))
         return _joined({"stores": names, "marks": stands}, lines) if names else None
@@ -150,7 +150,7 @@ class StoreCopies:
             local[str(pointer)] = str(to)
         return _record_of(ended, local)
 
-    def _own(self, rows: Iterable[StoreRow]) -> Iterable[StoreRow]:
+    def _own_rows(self, rows: Iterable[StoreRow]) -> Iterable[StoreRow]:
         if not self.ranges:
             return rows
         table = table_of(self.ranges)
@@ -167,7 +167,7 @@ class StoreCopies:
             if change is None:
                 return None
             stand, rows = change
-            lines += _lines(number, self._own(rows))
+            lines += _lines(number, self._own_rows(rows))
             stands[number] = astuple(stand)
         return stands, lines
 
