@@ -51,7 +51,8 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow", "rate_not_held",
             "savepoint_differs", "savepoint_name_taken", "secret_away", "secret_in_use", "slot_taken", "source_away",
             "source_refused", "sink_away", "sink_refused", "stale_plan", "team_is_frozen", "team_limit_reached",
-            "too_many_keys", "too_many_simulations", "too_many_sweeps", "trial_failed", "unknown_task_type"),
+            "too_many_keys", "too_many_readers", "too_many_simulations", "too_many_sweeps", "trial_failed",
+            "unknown_task_type"),
         HTTPStatus.REQUEST_TIMEOUT: ("too_slow",),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (

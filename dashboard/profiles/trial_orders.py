@@ -16,7 +16,7 @@ from scheduler.performance.sweep import often
 
 FIGURES = (
     "offered_per_s", "achieved_per_s", "selectivity", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu",
-    "base_memory", "batches_per_s", "took_s", "measured_s")
+    "base_memory", "batches_per_s", "latency_slope", "took_s", "measured_s")
 
 
 def order_id(trial: TrialRecord) -> str:
@@ -36,12 +36,10 @@ def take_result(trial: TrialRecord, result: TrialResult, *, bounds: Sweep) -> No
     """Put what came of a trial into its row, and judge it."""
     for name in FIGURES:
         setattr(trial, name, getattr(result, name))
-    trial.latency_slope = result.latency_slope if math.isfinite(result.latency_slope) else None
     trial.error, trial.remedy = "", ""
-    trial.quantiles = _finite(dict(result.latency_s))
+    trial.quantiles = dict(result.latency_s)
     trial.series = [
-        [_finite(value) for value in (sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, sample.memory)]
-        for sample in result.series]
+        [sample.at_s, sample.latency_s, sample.events_per_s, sample.cpu, sample.memory] for sample in result.series]
     trial.batches = [list(row) for row in result.batches]
     trial.machine, trial.versions = dict(result.machine), dict(result.versions)
     trial.starved = not result.held_back and bounds.starved(
@@ -83,9 +81,3 @@ def unscoped(config: str, task_type: str) -> str:
     declared = jobs.task_types().get(task_type)
     return config if declared is None else canonical_json(without_teams(json.loads(config), declared))
 
-
-def _finite(value):
-    """The value as JSON in a database can hold it."""
-    if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.errors import WeirError
 
 from .codec import Codec
@@ -80,7 +82,7 @@ class TrialProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialSample:
+class TrialSample(FiniteFigures):
     """Some half second of a trial: when it ended, counted from the first event; the mean latency of the events that
     came out (None: none did), how many a second those were; CPU and memory above base load, as shares of the slot."""
 
@@ -92,8 +94,8 @@ class TrialSample:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialResult:
-    """The result of a trial.
+class TrialResult(FiniteFigures):
+    """The result of a trial, of finite figures alone: `ValueError` names one that is none.
 
     CPU and memory are shares of the slot above base load: of one core, and of what memory it has beyond what its driver
     takes without any query. ``idle_cpu`` and ``idle_memory`` are what the query takes while no event comes.
@@ -141,6 +143,12 @@ class TrialResult:
     batches: tuple[tuple[float, float, int, int, float | None], ...] = ()
     machine: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        FiniteFigures.__post_init__(self)
+        for name, figure in self.machine.items():
+            if isinstance(figure, float) and not math.isfinite(figure):
+                raise ValueError(f"{name} of the trial's machine is {figure!r}, which is no finite number")
 
     @property
     def passing(self) -> bool:

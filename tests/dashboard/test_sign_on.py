@@ -47,6 +47,8 @@ PEOPLE: dict[str, dict[str, Any]] = {
     "10": {"preferred_username": "CARLA", "groups": ["eng"]},
     "11": {"preferred_username": "\u0418\u0432\u0430\u043d", "groups": ["eng"]},
     "12": {"preferred_username": "\uff21ki\u3042\u304d", "groups": ["eng"]},
+    "13": {"preferred_username": "\u0441\u0430\u0433\u04cf\u0430", "groups": ["eng"]},  # carla in Cyrillic letters
+    "14": {"preferred_username": "c\u0251rla", "groups": ["eng"]},  # a Latin letter that looks like another one
 }
 
 
@@ -161,6 +163,7 @@ def test_the_last_administrator_stays_one(world: World, provider: Provider):
 @each("subject, status", [
     ("3", 422), ("9", 422), ("10", 422),  # the name of a local account, in whatever form
     ("8", 422),  # letters of two alphabets
+    ("13", 422), ("14", 422),  # what looks like the name of a local account
     ("4", 403),  # no group that counts
     ("5", 422), ("6", 422)])  # a name that turns text, and none
 def test_who_may_not_come_in_leaves_nothing(provider: Provider, subject: str, status: int):

@@ -67,11 +67,31 @@ def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, ca
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
 
 
-def test_a_manifest_is_not_unpacked_beyond_its_bound(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(zip_archive, "MOST_MANIFEST_BYTES", 1_000)
-    path = forged(tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}}) + " " * 1_000)
+def test_a_manifest_is_no_longer_than_the_files_of_its_archive_make_it(tmp_path, capsys):
+    """It could be a gigabyte, packed in a megabyte, which took several gigabytes as JSON."""
+    path = forged(tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}}) + " " * (17 << 20))
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
-    assert "damaged" in capsys.readouterr().out
+    assert "damaged: manifest.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["a" * 80, "\u00e4" * 60, "\U0001f30a" * 30])
+def test_the_manifest_of_many_files_has_room_for_their_names(tmp_path, monkeypatch, name: str):
+    monkeypatch.setattr(zip_archive, "MOST_FACTS_BYTES", 1_000)
+    (tmp_path / "file").write_bytes(b"text")
+    sources = {f"nodes/{number}/{name}": (tmp_path / "file", 4) for number in range(500)}
+    written = zip_archive.write(
+        tmp_path / "weir.backup", zip_archive.Manifest(**FACTS), sources, progress=lambda *_: None)
+    assert zip_archive.read_manifest(tmp_path / "weir.backup").files == written.files
+
+
+def test_a_manifest_that_is_packed_by_no_way_of_ours_is_not_unpacked(tmp_path, capsys):
+    """Python unpacks a member of LZMA whole, whatever length it says."""
+    path, text = tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}})
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr(zip_archive.MANIFEST, text)
+        archive.comment = zip_archive.MARK + hashlib.sha256(text.encode()).hexdigest().encode()
+    assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
+    assert "damaged: manifest.json" in capsys.readouterr().out
 
 
 def test_a_back_up_follows_nothing_that_a_slot_has_put_there(tmp_path):

@@ -81,7 +81,7 @@ class Node:
         load = min(1.0, fed / peak) if peak > 0 else 1.0
         return TrialResult(
             order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s, offered_per_s=fed,
-            achieved_per_s=min(fed, peak), latency_slope=0.0 if fed <= peak else float("inf"),
+            achieved_per_s=min(fed, peak), latency_slope=0.0 if fed <= peak else 1.0,
             cpu=0.1 + 0.8 * load, memory=0.05 + 0.1 * load, idle_cpu=0.02, idle_memory=0.05, base_cpu=0.01,
             base_memory=0.3, took_s=10.0 + self.warms_s * (len(self.orders) == 1), latency_s={"p50": 0.2, "p99": 0.4},
             machine={"class": self.machine, "cores": 2, "cpu": "A",

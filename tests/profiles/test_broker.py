@@ -28,8 +28,8 @@ def result_of(order: TrialOrder) -> TrialResult:
     held = order.rate_per_s <= 100
     return TrialResult(
         order.id, ok=True, threads=order.threads, rate_per_s=order.rate_per_s,
-        achieved_per_s=order.rate_per_s if held else 80.0, latency_slope=0.0 if held else float("inf"), cpu=0.5,
-        memory=0.2, took_s=5.0, latency_s={"p50": 0.1, "p99": float("inf")},
+        achieved_per_s=order.rate_per_s if held else 80.0, latency_slope=0.0 if held else 1.0, cpu=0.5,
+        memory=0.2, took_s=5.0, latency_s={"p50": 0.1, "p99": 4.0},
         series=(TrialSample(0.5, None, 0.0, 0.1, 0.1), TrialSample(1.0, 0.2, order.rate_per_s, 0.5, 0.2)),
         machine={"class": "cpu-a", "load": 0.5}, versions={"type": 1})
 
@@ -48,7 +48,7 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, node_bro
     done = list(sweep.trials.exclude(ended=None))
     assert {trial.stable for trial in done} == {True, False} and all(len(trial.series) == 2 for trial in done)
     unstable = next(trial for trial in done if not trial.stable)
-    assert (unstable.latency_slope, unstable.quantiles["p99"], unstable.series[0][1]) == (None, None, None)
+    assert (unstable.latency_slope, unstable.quantiles["p99"], unstable.series[0][1]) == (1.0, 4.0, None)
 
 
 @pytest.mark.django_db(transaction=True)

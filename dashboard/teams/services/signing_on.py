@@ -18,6 +18,7 @@ from dashboard.teams.models import Membership, Role, Team, User
 from dashboard.teams.permissions import require_superuser, viewer_of
 from dashboard.teams.selectors import is_last_administrator, person
 from scheduler.model.errors import PermissionDenied
+from scheduler.model.lookalikes import skeleton
 from scheduler.model.names import folded, require_one_alphabet, require_plain
 
 LONGEST_SUBJECT = 191  # what allauth's table keeps
@@ -86,11 +87,7 @@ def _new_user(identity: Identity) -> User:
     what = "Your name at the provider"
     name = unicodedata.normalize("NFKC", identity.name).strip()
     require_one_alphabet(require_plain(name, what=what, most=150), what=what)
-    names, folded_name = User.objects.values_list("username", flat=True).iterator(), folded(name)
-    if namesake := next((other for other in names if folded(other) == folded_name), None):
-        raise InvalidValue(
-            f"Somebody is called {namesake} here already.",
-            remedy=f"If that is you, ask an administrator to run `./weir person link {namesake} {identity.subject}`.")
+    _require_no_namesake(name, identity)
     user = User(username=name)
     user.set_unusable_password()
     try:
@@ -102,6 +99,20 @@ def _new_user(identity: Identity) -> User:
     user.save()
     SocialAccount.objects.create(user=user, provider=identity.issuer, uid=identity.subject)
     return user
+
+
+def _require_no_namesake(name: str, identity: Identity) -> None:
+    """Refuse a name that is somebody's here, or looks so: whoever reads it would take the one for the other."""
+    form, looks = folded(name), skeleton(name)
+    link_it = f"If that is you, ask an administrator to run `./weir person link {{}} {identity.subject}`"
+    for namesake in User.objects.values_list("username", flat=True).iterator():
+        if folded(namesake) == form:
+            raise InvalidValue(
+                f"Somebody is called {namesake} here already.", remedy=f"{link_it.format(namesake)}.")
+        if skeleton(namesake) == looks:
+            raise InvalidValue(
+                f"Your name at the provider, {name}, looks like {namesake}, which somebody is called here.",
+                remedy=f"{link_it.format(namesake)}; else have the provider give you another name.")
 
 
 def _apply(audit: Audit, user: User, grants: Granted) -> bool:

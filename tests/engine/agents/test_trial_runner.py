@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import time
 from collections.abc import Iterator
@@ -34,6 +35,8 @@ ORDER = TrialOrder(
     feed=({"type": "urban_sensing", "config": {}},),
 )
 
+BATCH = {"planned_s": 1.0, "ended_s": 1.5, "events_in": 5, "events_out": 5, "born_s": 0.5}
+
 
 class StandIn:
     """A slot that answers what a real one would, or dies when it is told to do something."""
@@ -44,6 +47,7 @@ class StandIn:
         self.name, self.state, self.report, self.pid = "0", "running", {"fragments": {}}, process.pid
         self.asked: list[str] = []
         self.approved: list[bool] = []  # of what was to be built
+        self.forged: dict[str, object] = {}  # what it answers instead
         self._channels, self._dies_at, self._fails_at = channels, dies_at, fails_at
 
     def ask(self, do: str, *, pid: int, within_s: float, **what) -> dict:
@@ -56,7 +60,7 @@ class StandIn:
         if do == "feed":
             feed.write(Path(what["path"]), [events(50)], schema_json="{}")
         return {"ok": True, "heap_mb": 40.0, "java": "17", "pyspark": "4", "code": "c0de", "batches": [],
-                "fence": self._fed(what["fragment"]) if do == "begin" else 0}
+                "fence": self._fed(what["fragment"]) if do == "begin" else 0, **self.forged}
 
     def _fed(self, fragment: str) -> int:
         channel = f"{fragment}.in"
@@ -166,6 +170,26 @@ def test_what_a_task_says_of_its_failure_is_told_and_the_slot_is_left_clean(brok
     result = come_of(broker, trial_runner, ORDER)
     assert (result.code, result.message, result.remedy) == ("task_failed", "it is broken", "mend it")
     assert slot.asked[-1] == "end"
+
+
+@pytest.mark.parametrize("forged", [
+    {"heap_mb": math.nan}, {"heap_mb": -math.inf}, {"heap_mb": -1.0}, {"heap_mb": 10**400}, {"heap_mb": "much"},
+    {"batches": [BATCH | {"planned_s": math.nan}]}, {"batches": [BATCH | {"ended_s": math.inf}]},
+    {"batches": [BATCH | {"born_s": 1e300}]}, {"batches": [BATCH | {"events_in": -5}]},
+    {"batches": [BATCH | {"events_out": 10**400}]}, {"batches": [BATCH] * 1_001}, {"batches": [[1.0]]},
+    {"java": "17" * 1_000}, {"ok": "perhaps"},
+])
+def test_figures_that_are_none_make_no_result(broker, trial_runner, slot, forged: dict[str, object]):
+    slot.forged = forged
+    result = come_of(broker, trial_runner, ORDER)
+    assert (result.ok, result.code, result.passing) == (False, "unreadable_result", False)
+    assert "The slot's answer to '" in result.message and "another slot" in result.remedy
+
+
+def test_meters_that_count_nothing_are_left_out_of_a_trial(broker, trial_runner, slot):
+    meter = keys.meter(f"trial-{ORDER.id}")
+    broker.hset(meter, mapping={"0:lat:4": "NaN", "0:lat:5": "9" * 400, b"\xff": 1})
+    assert come_of(broker, trial_runner, ORDER).ok
 
 
 def test_a_trial_has_figures_its_machine_and_its_versions(broker, trial_runner, slot, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import redis
 
@@ -59,6 +61,22 @@ class TestBroker:
         assert trial_store.progress(broker, "t1") is None
         broker.set("weir:trial:t1:result", text)
         assert trial_store.result(broker, "t1").code == "unreadable_result"
+
+    @pytest.mark.parametrize("name,figure", [
+        ("cpu", "NaN"), ("latency_slope", "Infinity"), ("selectivity", "-Infinity"), ("latency_s", '{"p50": NaN}'),
+        ("series", '[{"at_s": 1, "latency_s": NaN, "events_per_s": 1, "cpu": 1, "memory": 1}]'),
+        ("batches", "[[0.5, Infinity, 1, 1, null]]"), ("machine", '{"class": "a", "speed": NaN}'),
+    ])
+    def test_figures_that_are_no_finite_numbers_are_not_taken_in(
+        self, broker: redis.Redis, name: str, figure: str
+    ) -> None:
+        trial_store.finish(broker, RESULT)
+        document = json.loads(broker.get("weir:trial:t1:result"))
+        text = json.dumps(document | {name: "forged"}).replace('"forged"', figure)
+        broker.set("weir:trial:t1:result", text)
+        result = trial_store.result(broker, "t1")
+        assert (result.ok, result.code) == (False, "unreadable_result")
+        assert "no finite number" in result.message and result.remedy
 
     def test_orders_of_a_node_are_taken_in_their_order(self, broker: redis.Redis) -> None:
         for name in ("a", "b"):

@@ -10,8 +10,10 @@ from scheduler.contracts.offsets import START
 from tests.written_blocks import read_blocks
 from workers.engine.channels import block_codec, channel_registry, keys, scripts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.readers_bound import TooManyReaders
 
 pytestmark = pytest.mark.broker
+MOST_READERS = 4_000
 
 
 @pytest.fixture
@@ -137,6 +139,35 @@ def test_a_successor_gets_no_place_while_its_predecessor_has_one(broker, channel
     assert channels.join("a.0", "new", where="2-0").offset == "2-0"  # it takes over by itself, at a place it knows
     channels.unregister("a.0", "old")
     assert channels.join("a.0", "newer", predecessors=["old"]).offset == "3-0"
+
+
+def test_a_channel_has_no_more_readers_than_it_may(broker, channels: Channels) -> None:
+    channels.open_channel("a.0", schema_json="{}", readers=["first"])
+    broker.hset(keys.readers("a.0"), mapping={f"r{number}": "0-0" for number in range(MOST_READERS - 1)})
+    assert channels.join("a.0", "r7").offset == START
+    channels.register_readers("a.0", ["r7", "first"])
+    for add in (lambda: channels.join("a.0", "more"), lambda: channels.register_readers("a.0", ["first", "more"])):
+        with pytest.raises(TooManyReaders, match=r"The channel a\.0 has 4000 of 4000 readers") as refused:
+            add()
+        assert "private" in refused.value.remedy and not broker.hexists(keys.readers("a.0"), "more")
+    assert channels.join("a.0", "heir", predecessors=["r7"]).offset is None, "who waits for another one's place may"
+    channels.unregister("a.0", "r7")
+    assert channels.join("a.0", "heir", predecessors=["r7"]).offset == START
+
+
+def test_of_readers_that_a_slot_made_up_nothing_is_read_and_nothing_is_lost(broker, channels: Channels) -> None:
+    """Slots write these hashes: Lua took the places of all of them, and with some 8,000 each commit failed."""
+    channels.open_channel("a.0", schema_json="{}", readers=["r"])
+    token = channels.take_fence("a.0")
+    write(broker, "a.0", token, 1, [{"x": 1}], wave=3)
+    broker.hset(keys.readers("a.0"), mapping={f"r{number}": "9-0" for number in range(10_000)})
+    write(broker, "a.0", token, 2, [{"x": 2}], wave=4)
+    channels.commit("a.0", "r", "2-0")
+    assert broker.hget(keys.meta("a.0"), "waves") == b"1:3,2:4" and channels.info("a.0").blocks == 2
+    broker.delete(keys.readers("a.0"))
+    channels.register_readers("a.0", ["s"])
+    channels.commit("a.0", "s", "2-0")
+    assert channels.info("a.0").blocks == 0
 
 
 def test_a_reader_is_done_up_to_an_entry_and_one_that_was_let_go_stays_so(channels):

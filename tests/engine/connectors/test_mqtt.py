@@ -24,6 +24,7 @@ from workers.engine.connectors import mqtt_source
 from workers.engine.connectors.contract import MOST_BYTES, MOST_MESSAGES, Message, Opening, SourceAway, SourceRefused
 from workers.engine.connectors.formats import SAMPLE_BYTES
 from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
+from workers.engine.sinks import mqtt_sink
 from workers.engine.sinks.contract import SinkAway, SinkOpening
 from workers.engine.sinks.mqtt_sink import MqttWriter
 
@@ -250,6 +251,45 @@ def test_an_encrypted_server_is_read_by_certificates_of_both_sides(encrypted, au
     reader = open_mqtt(opening(encrypted, monkeypatch, **tls))
     assert reader.poll(0.1).messages == []
     reader.close(for_good=True)
+
+
+@pytest.mark.parametrize("end", ["source", "sink"])
+def test_a_server_that_draws_its_handshake_out_is_given_up(authority, monkeypatch, end: str):
+    """It sends a little of its first message again and again: each piece is in time, and all of it is not."""
+    monkeypatch.setattr(mqtt_sink, "CONNECT_S", 0.5)
+    monkeypatch.setattr(MqttReader, "connect_s", 0.5)
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+    tls = {"tls": True, "ca": authority.ca, "username": None, "password": None}
+    is_over = threading.Event()
+
+    def draw_out(client: socket.socket) -> None:
+        client.recv(4_096)
+        client.sendall(b"\x16\x03\x03\x40\x00\x02\x00\x3f\xfc\x03\x03")  # a hello of 16 kB
+        while not is_over.wait(0.05):
+            client.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def accept() -> None:
+            client, _ = server.accept()
+            with client, suppress(OSError):
+                draw_out(client)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        try:
+            with pytest.raises((SourceAway, SinkAway), match="TimeoutError"):
+                if end == "source":
+                    MqttReader(Opening("task", {
+                        "server": address, "topics": ["t"], "qos": 1, "version": "5", "certificate": None,
+                        "private_key": None, "include": (), **tls}))
+                else:
+                    MqttWriter(SinkOpening("s", "t", {
+                        "server": address, "topic": "t", "columns": [], "qos": 1, "retain": False, "version": "5",
+                        **tls}, ["n"], START))
+        finally:
+            is_over.set()
+            thread.join(10)
 
 
 @pytest.mark.parametrize(("changes", "why"), [

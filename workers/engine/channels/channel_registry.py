@@ -27,6 +27,7 @@ from .control import (
     route_prefix,
     routes_of,
 )
+from .readers_bound import refused_beyond_bound
 from .spill import SpilledBlock
 
 
@@ -76,10 +77,14 @@ class Channels:
         self.register_readers(channel, readers)
 
     def register_readers(self, channel: str, readers: Iterable[str]) -> None:
-        """Register readers: from the beginning where nothing was written yet, else from now. Repeating it is safe."""
+        """Register readers: from the beginning where nothing was written yet, else from now. Repeating it is safe.
+
+        ``TooManyReaders`` where the channel would have more than one may, also from `join`.
+        """
         names = list(readers)
         if names:
-            scripts.run(self._redis, "register", self._keys(channel), names)
+            with refused_beyond_bound(channel):
+                scripts.run(self._redis, "register", self._keys(channel), names)
 
     def join(
         self, channel: str, reader: str, *, where: str = "now", predecessors: Iterable[str] = ()
@@ -95,7 +100,8 @@ class Channels:
             Readers whose work it goes on with. While one of them is registered, the reader is not: it takes over
             exactly where that one ends.
         """
-        offset, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
+        with refused_beyond_bound(channel):
+            offset, missed = scripts.run(self._redis, "join", self._keys(channel), [reader, where, *predecessors])
         return ReaderPlace(offset=Offset(offset.decode()) if offset else None, kept_since=missed.decode() or None)
 
     def unregister(self, channel: str, reader: str, *, for_good: bool = False) -> int:

@@ -139,7 +139,7 @@ class MqttReader:
             CallbackAPIVersion.VERSION2, client_id=self._id, manual_ack=True,
             protocol=mqtt.MQTTv5 if self._is_5 else mqtt.MQTTv311,
             **({} if self._is_5 else {"clean_session": not self.session_s}))
-        self._client.connect_timeout = self.connect_s
+        self._client.connect_timeout = self.connect_s  # for TCP, and once more for all of TLS's handshake
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message

@@ -54,6 +54,7 @@ class MqttWriter:
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=f"weir-{opening.task[:10]}-{opening.sink[-7:]}",
             protocol=mqtt.MQTTv5 if opening.config["version"] == "5" else mqtt.MQTTv311)
+        self._client.connect_timeout = CONNECT_S  # for TCP, and once more for all of TLS's handshake
         bound_packets(self._client)
         self._client.max_inflight_messages_set(UNDER_WAY)
         self._client.on_connect = self._on_connect

@@ -17,7 +17,8 @@ FORMAT = 1  # raised when a version of Weir that is older could not read it
 MANIFEST = "manifest.json"
 MARK = b"weir-backup sha256="
 BLOCK = 1 << 20
-MOST_MANIFEST_BYTES = 1 << 30  # some millions of files
+MOST_FACTS_BYTES = 16 << 20  # of a manifest without its files: migrations, nodes, what was left out
+ENTRY_BYTES, CHARACTER_BYTES = 200, 12  # of a file in it (JSON): size, checksum, time; each character of its path
 _WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
 Progress = Callable[[str, float], None]
@@ -100,7 +101,8 @@ def read_manifest(path: Path) -> Manifest:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            if archive.getinfo(MANIFEST).file_size > MOST_MANIFEST_BYTES:
+            info = archive.getinfo(MANIFEST)
+            if info.file_size > _most_manifest_bytes(archive) or info.compress_type not in _WAYS:
                 raise broken(path, MANIFEST)
             comment, text = archive.comment, archive.read(MANIFEST)
     except FileNotFoundError:
@@ -151,6 +153,12 @@ def broken(path: Path, name: str) -> CannotStart:
     return CannotStart(
         f"{path} is damaged: {shown} is not as it was written. Copy the file again, or take another back-up; nothing "
         "was changed.")
+
+
+def _most_manifest_bytes(archive: zipfile.ZipFile) -> int:
+    """The length of the longest manifest that tells of the archive's files: one that tells of others is forged."""
+    characters = sum(len(info.filename) for info in archive.infolist())
+    return MOST_FACTS_BYTES + ENTRY_BYTES * len(archive.infolist()) + CHARACTER_BYTES * characters
 
 
 def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEntry:

@@ -27,8 +27,10 @@ from workers.engine.measuring.feeder_process import Feeding
 from workers.engine.measuring.load import TreeLoad, held_to
 from workers.engine.measuring.machine_class import Stolen, slot_memory_mb
 from workers.engine.measuring.speed import CoreSpeed
+from workers.engine.measuring.trial_answers import HostAnswer, answer_of
 from workers.engine.measuring.trial_figures import TrialBatch
 from workers.engine.measuring.window import TrialWindow, Weight, sample_of
+from workers.engine.slot_values import counts_of
 from workers.engine.spark.pinning import core_for
 from workers.engine.trial_store import TrialFailed
 from workers.engine.worker_settings import Settings
@@ -237,8 +239,8 @@ class Measurement:
             schema_json=None if path is None else feed.read(path).schema_json, approved=order.approved,
         )
         self._feeding.began_s = time.time()
-        self._code = answer.get("code", "")
-        return answer["fence"]
+        self._code = answer.code
+        return answer.fence
 
     def _idle(self, base: Weight) -> tuple[float, float]:
         """CPU above base load, and memory (MiB), of the query while no event comes."""
@@ -333,17 +335,15 @@ class Measurement:
 
     def _look(self) -> list[TrialBatch]:
         """The batches that ended since the last look."""
-        return [TrialBatch(**batch) for batch in self._ask("look")["batches"]]
+        return list(self._ask("look").batches)
 
     def _latencies(self) -> dict[int, int]:
-        meters = self._broker.hgetall(keys.meter(self._fragment))
-        return histogram_of({name.decode(): int(count) for name, count in meters.items()
-                             if name.startswith(b"0:lat:")}, "0:lat")
+        return histogram_of(counts_of(self._broker.hgetall(keys.meter(self._fragment))), "0:lat")
 
     def _weigh(self) -> Weight:
         measured = self._ask("weigh")
-        self._versions = {"pyspark": measured["pyspark"], "java": measured["java"]}
-        return Weight(measured["heap_mb"], self._load.python_mb())
+        self._versions = {"pyspark": measured.pyspark, "java": measured.java}
+        return Weight(measured.heap_mb, self._load.python_mb())
 
     def _cpu_over(self, seconds: float) -> float:
         before_s, before = time.monotonic(), self._load.cpu_s()
@@ -365,11 +365,8 @@ class Measurement:
     def _tell(self, state: str, of_s: float = 0.0) -> None:
         trial_store.tell(self._broker, self._order.id, TrialProgress(state, time.time_ns() // 1_000_000, of_s))
 
-    def _ask(self, do: str, *, within_s: float = COMMAND_S, **arguments: Any) -> dict[str, Any]:
-        answer = self._slot.ask(do, pid=self._pid, within_s=within_s, **arguments)
-        if not answer["ok"]:
-            raise TrialFailed(answer["code"], answer["message"], remedy=answer["remedy"])
-        return answer
+    def _ask(self, do: str, *, within_s: float = COMMAND_S, **arguments: Any) -> HostAnswer:
+        return answer_of(self._slot.ask(do, pid=self._pid, within_s=within_s, **arguments), command=do)
 
 
 class _Over(Exception):

@@ -2,6 +2,7 @@
 -- ARGV: reader, where (`now`; `oldest`; an entry id, after which it begins; or ms since the epoch), predecessor...
 -- A reader that goes on with another's work waits while that one has a place: it takes over exactly there, by itself.
 -- One whose place here has ended for good (`limit:…`) gets none again.
+-- Refused (`WEIRREADERS`) where the channel has as many readers as one may.
 -- Returns its place ('' while it waits), and when the oldest block kept was written where older ones were asked for.
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local reader, where = ARGV[1], ARGV[2]
@@ -11,6 +12,9 @@ if redis.call('HEXISTS', meta, 'limit:' .. reader) == 1 then return {'', ''} end
 for i = 3, #ARGV do
   if redis.call('HEXISTS', readers, ARGV[i]) == 1 then return {'', ''} end
 end
+
+local refusal = require_room(stream, readers, 1)
+if refusal then return refusal end
 
 local state = redis.call('HMGET', meta, 'last', 'trimmed')
 local last, trimmed = state[1] or '0-0', state[2] or '0-0'

@@ -1,6 +1,16 @@
 -- Shared by every script that may free blocks; prepended to each of them.
 -- A block may go when every reader has committed it and the newest `retain` events are held without it.
 
+-- Readers of a channel. Of those of a hash with more nothing is read: slots write these hashes, and Lua takes some 8,000
+-- values at a time.
+local most_readers = 4000
+
+local function require_room(stream, readers, new)
+  if redis.call('HLEN', readers) + new <= most_readers then return nil end
+  return redis.error_reply('WEIRREADERS ' .. stream .. ': it has ' .. redis.call('HLEN', readers) .. ' of '
+    .. most_readers .. ' readers')
+end
+
 local function parts(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return tonumber(ms), tonumber(seq)
@@ -20,8 +30,10 @@ local function events_of(entry)
 end
 
 -- The newest entry that nobody needs here any more: the slowest reader's, or the very last where nobody reads. A reader
--- needs nothing here of what its node has on disk for it (`spill:<reader>`).
+-- needs nothing here of what its node has on disk for it (`spill:<reader>`). With more readers than there can be all is
+-- needed.
 local function released(meta, readers)
+  if redis.call('HLEN', readers) > most_readers then return '0-0' end
   local slowest = redis.call('HGET', meta, 'last') or '0-0'
   local places = redis.call('HGETALL', readers)
   if #places == 0 then return slowest end

@@ -50,8 +50,9 @@ local most_bytes = 500000
 local is_short = redis.call('HSTRLEN', meta, 'waves') <= most_bytes
 local wave, marks = ARGV[7] or '0', is_short and redis.call('HGET', meta, 'waves') or ''
 if (string.match(marks, ':(%d+)$') or '0') ~= wave then
-  local needed = redis.call('HGET', meta, 'trimmed') or '0-0'
-  for _, place in ipairs(redis.call('HVALS', readers)) do
+  local can_be_read = redis.call('HLEN', readers) <= most_readers  -- else all marks are needed
+  local needed = can_be_read and redis.call('HGET', meta, 'trimmed') or '0-0'
+  for _, place in ipairs(can_be_read and redis.call('HVALS', readers) or {}) do
     if less(place, needed) then needed = place end
   end
   local oldest, kept = parts(needed), {}
