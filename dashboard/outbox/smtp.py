@@ -35,13 +35,13 @@ class _Replies:
     """Replies of a server, up to the bound: smtplib keeps all lines of a reply until its last one."""
 
     def __init__(self, file: BinaryIO) -> None:
-        self._file, self._left = file, REPLY_BYTES
+        self._file, self._remaining_bytes = file, REPLY_BYTES
 
     def readline(self, size: int) -> bytes:
         """The next line, or so much of it; ``OSError`` beyond the bound."""
         line = self._file.readline(size)
-        self._left -= len(line)
-        if self._left < 0:
+        self._remaining_bytes -= len(line)
+        if self._remaining_bytes < 0:
             raise OSError(f"the server's replies are over {REPLY_BYTES:,} bytes")
         return line
 
