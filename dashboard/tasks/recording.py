@@ -124,7 +124,7 @@ class Recorder:
             self._history.flush()
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
             # As whoever is in no team is told: an annotation is read by all who may know of its subject.
-            wrong = findings(replace(view, own=frozenset()))
+            wrong = findings(replace(view, own_ids=frozenset()))
             self._annotate(now_s, {finding.key: finding for finding in wrong}, view.team_of_errors)
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)

@@ -72,7 +72,7 @@ def told_to(node: str = "n1") -> DesiredState:
     of_node = asked_of_node(node)
     return desired_of(
         load_part_of(node), node, jobs.task_types(), saving=of_node.saving,
-        kept_savepoints=of_node.kept)
+        kept_savepoints=of_node.kept_ids)
 
 
 def reported(*rows: SavepointRow, at_ms: int = SAVED_AT_MS + 1, node: str = "n1") -> Reports:

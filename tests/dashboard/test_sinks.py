@@ -85,12 +85,12 @@ def test_a_sink_is_asked_by_its_team_alone_and_knowingly(written: Written, world
         write_again(actor=world.carla, extent="since", **sink)
     with pytest.raises(BadInput, match="no time"):
         write_again(actor=world.carla, extent="since", since="yesterday", understood=True, **sink)
-    assert written.store.asked(written.channel) is None
+    assert written.store.oldest_order(written.channel) is None
     write_again(actor=world.carla, extent="refused", **sink)
     write_again(actor=world.carla, extent="since", since="1970-01-01T00:00:01Z", understood=True, **sink)
-    assert written.store.asked(written.channel) == Order("refused")
+    assert written.store.oldest_order(written.channel) == Order("refused")
     written.store.done(written.channel)
-    assert written.store.asked(written.channel) == Order("since", 1000)
+    assert written.store.oldest_order(written.channel) == Order("since", 1000)
     entries = AuditEntry.objects.filter(verb="dataflow.write_again")
     assert [entry.details["what"] for entry in entries.order_by("pk")] == ["refused", "since"]
 
@@ -107,11 +107,11 @@ def test_pages_and_the_api_ask_alike(written: Written, world: World):
     address = f"/dataflows/{written.record.pk}/"
     answer = page.post(f"{address}write-again/out", {"what": "since", "since": "", "understood": "yes"})
     assert answer.status_code == 302 and answer["Location"].endswith("/sinks/out")
-    assert written.store.asked(written.channel) == Order("since", 0)
+    assert written.store.oldest_order(written.channel) == Order("since", 0)
     written.store.done(written.channel)
     answer = page.post(f"/api{address}sinks/out/write-again", {"what": "refused"}, content_type="application/json")
     assert (answer.status_code, answer.json()) == (202, {"asked": "refused"})
-    assert written.store.asked(written.channel) == Order("refused")
+    assert written.store.oldest_order(written.channel) == Order("refused")
     answer = page.post(f"/api{address}sinks/out/write-again", {"what": "since"}, content_type="application/json")
     assert answer.status_code == 400 and "twice" in answer.json()["message"]
 

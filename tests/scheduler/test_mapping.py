@@ -202,7 +202,7 @@ def test_a_node_knows_what_looking_at_all_its_slots_finds(data: st.DataObject):
             free.append((data.draw(share), memory))
             slots.add(*free[-1], memory)
         cpus, memories = zip(*free, strict=True)
-        assert slots.count == len(free) and slots.together() == (sum(cpus), sum(memories), max(memories))
+        assert slots.count == len(free) and slots.node_sums() == (sum(cpus), sum(memories), max(memories))
 
 
 @pytest.mark.parametrize("name", MAPPINGS)
@@ -297,5 +297,6 @@ def test_of_a_mapping_the_slots_are_in_use_that_hold_something():
     used = mapped.in_use()
     assert used.slots == (slots[0], *slots[3:]) and used.threads == {"a": (0, 0, 1), "b": (2, 1)}
     assert used.taken == {2: mapped.taken[4]} and used.empty == slots[1:3]
-    assert (used.asked, used.extra, used.needed) == (mapped.asked, mapped.extra, mapped.needed) == (4, 1, 5)
+    for placement in (used, mapped):
+        assert (placement.allocated_slots, placement.extra, placement.needed) == (4, 1, 5)
     assert used.in_use() is used

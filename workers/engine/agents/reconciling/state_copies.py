@@ -121,7 +121,7 @@ class QueryCopies:
     def facts_of(self, fragment_id: str) -> Mapping[str, Any]:
         """The part of reports about the copies of a fragment's state, where any are asked for: fields of
         `QueryReport`."""
-        return self._pace.facts_of(fragment_id, self._facts.get(fragment_id, {})) if self._most else {}
+        return self._pace.with_times(fragment_id, self._facts.get(fragment_id, {})) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
