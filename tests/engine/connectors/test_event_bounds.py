@@ -141,7 +141,9 @@ def parquet(column: pa.Array) -> bytes:
         [0, bounds.FILE_VALUES.most + 1], pa.nulls(bounds.FILE_VALUES.most + 1))})), "arrow"),
     ("bytes", lambda: stream(pa.table({"a": shared_text()})), "arrow"),
     ("bytes", lambda: stream(pa.table({"a": shared_text()}), as_file=True), "arrow"),
-    ("bytes", lambda: parquet(pa.array(["x" * 1_000_000]).take(pa.array([0] * 2000))), "parquet")])
+    ("bytes", lambda: parquet(pa.array(["x" * 1_000_000]).take(pa.array([0] * 2000))), "parquet"),
+    ("bytes", lambda: parquet(pa.ExtensionArray.from_storage(
+        pa.json_(pa.utf8()), pa.array(["x" * 1_000_000]).take(pa.array([0] * 300)))), "parquet")])
 def test_a_file_that_decodes_to_too_much_ends_there(what: str, body: Callable[[], bytes], format: str) -> None:
     rows, reasons = of_file(body(), format)
     assert rows == 0 and what in reasons[0] and "of what may be" in reasons[0]

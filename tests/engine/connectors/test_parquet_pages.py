@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from contextlib import suppress
 from dataclasses import replace
 
@@ -69,6 +70,15 @@ def test_an_honest_file_is_read_whole(compression: str, version: str, dictionary
     file = written(pa.Table.from_pylist(ROWS), compression=compression, data_page_version=version,
                    use_dictionary=dictionary, row_group_size=1100, data_page_size=2000)
     assert read(file) == ROWS
+
+
+def test_texts_of_json_and_identifiers_are_read_as_they_are() -> None:
+    texts, ids = ['{"a": 1}', None, "[]"], [uuid.UUID(int=number) for number in range(3)]
+    json_texts = pa.ExtensionArray.from_storage(pa.json_(pa.utf8()), pa.array(texts))
+    identifiers = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([identifier.bytes for identifier in ids], pa.binary(16)))
+    assert read(written(pa.table({"j": json_texts}))) == [{"j": text} for text in texts]
+    assert read(written(pa.table({"u": identifiers}))) == [{"u": identifier} for identifier in ids]
 
 
 def test_a_file_without_rows_has_none() -> None:

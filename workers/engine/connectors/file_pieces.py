@@ -19,7 +19,7 @@ from workers.library.json_values import UnreadableMessage
 from .arrow_streams import DecodingRoom, batches_of, require_room, rows_of
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
-from .parquet_pages import PagedFile, dictionaries_of, require_bounds
+from .parquet_pages import PagedFile, dictionaries_of, has_json, require_bounds
 
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
@@ -256,7 +256,9 @@ def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
     first = pq.ParquetFile(file)
     names, paged = _present(first.schema_arrow.names, reading), PagedFile(file)
-    parquet = pq.ParquetFile(paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata)
+    parquet = pq.ParquetFile(
+        paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata,
+        arrow_extensions_enabled=not has_json(first.metadata, names))
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
         try:

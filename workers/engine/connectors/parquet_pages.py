@@ -31,6 +31,13 @@ def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str
             if column.physical_type == "BYTE_ARRAY" and _is_within(column.path, names)]
 
 
+def has_json(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
+    """True where one of these columns holds texts that are JSON: Arrow has a type of its own for them, by which they
+    are there as often as rows name them before anybody can count."""
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    return any(column.logical_type.type == "JSON" and _is_within(column.path, names) for column in columns)
+
+
 def _is_within(path: str, names: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
