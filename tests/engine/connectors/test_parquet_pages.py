@@ -6,6 +6,7 @@ import io
 import uuid
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -79,6 +80,24 @@ def test_texts_of_json_and_identifiers_are_read_as_they_are() -> None:
         pa.uuid(), pa.array([identifier.bytes for identifier in ids], pa.binary(16)))
     assert read(written(pa.table({"j": json_texts}))) == [{"j": text} for text in texts]
     assert read(written(pa.table({"u": identifiers}))) == [{"u": identifier} for identifier in ids]
+
+
+def decimals(values: list[bytes]) -> io.BytesIO:
+    """A file whose bytes its footer says to be decimals of nine digits, as other writers have them."""
+    body = written(pa.table({"text": pa.array(values, pa.binary())}), store_schema=False).getvalue()
+    size = int.from_bytes(body[-8:-4], "little")
+    footer = body[-8 - size:-8]
+    behind = footer.index(b"\x04text") + 5
+    footer = footer[:behind] + bytes.fromhex("250a15001512") + footer[behind:]
+    return io.BytesIO(body[:-8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def test_a_decimal_that_is_bytes_of_any_length_is_bounded_by_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow read one of a megabyte for each of 10,000 rows, and then said that it is too long for a decimal."""
+    assert read(decimals([bytes([1, 44])] * 300)) == [{"text": Decimal(300)}] * 300
+    monkeypatch.setattr(parquet_pages, "DECIMAL_PAGE_BYTES", 1_000)
+    [dead] = read(decimals([b"x" * 2_000] * 300))
+    assert isinstance(dead, DeadLetter) and "where 1,000 may be" in dead.reason
 
 
 def test_a_file_without_rows_has_none() -> None:
