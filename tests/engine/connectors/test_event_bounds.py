@@ -34,6 +34,18 @@ def shared_text() -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), pa.array(["x" * 1_000_000]))
 
 
+def shared_otherwise(way: str) -> pa.Array:
+    """The same by types that are stored as another, or that have a place for each value."""
+    places = pa.array([0] * 100_000, pa.int32())
+    if way == "fixed":
+        return pa.DictionaryArray.from_arrays(places, pa.array([b"x" * 1_000_000], pa.binary(1_000_000)))
+    if way == "union":
+        return pa.UnionArray.from_dense(
+            pa.array([0] * 100_000, pa.int8()), places, [pa.array(["x" * 1_000_000])])
+    extended = pa.ExtensionArray.from_storage(pa.opaque(shared_text().type, "a", "b"), shared_text())
+    return extended if way == "extended" else pa.StructArray.from_arrays([extended], ["inner"])
+
+
 def shared_view() -> pa.Array:
     buffers = pa.array(["x" * 1_000_000], pa.string_view()).buffers()
     views = pa.py_buffer(buffers[1].to_pybytes()[:16] * 100_000)
@@ -49,6 +61,8 @@ MUCH: list[tuple[str, str, Callable[[], bytes], str]] = [
     ("one list of nulls", "arrow", lambda: stream(pa.table({"a": [[None] * 3_000_000]})), "values"),
     ("a text that many have", "arrow", lambda: stream(pa.table({"a": shared_text()})), "bytes"),
     ("a view that many have", "arrow", lambda: stream(pa.table({"a": shared_view()}), compression=None), "bytes"),
+    ("a value of fixed length that many have", "arrow",
+     lambda: stream(pa.table({"a": shared_otherwise("fixed")})), "bytes"),
     ("empty records", "json", lambda: b"[" + b"{}," * EVENTS + b"{}]", "events"),
     ("empty lists in one event", "json", lambda: b'{"a": [' + b"[]," * VALUES + b"[]]}", "values"),
     ("a text that does not end", "json", lambda: b"[" + b"," * VALUES + b'"' + b'\\"' * 200_000, "values"),
@@ -96,6 +110,22 @@ def test_a_value_nested_too_deep_is_a_dead_letter(levels: int, fields: dict[str,
     assert (len(got.rows), len(got.dead)) == ((3, 0) if is_read else (2, 1))
 
 
+@pytest.mark.parametrize("way", ["extended", "within a record", "union"])
+def test_values_that_are_at_one_place_are_not_read_under_another_name(way: str) -> None:
+    """824 bytes, which anybody with a source's token might post, took as much of the site's memory as they liked."""
+    body = stream(pa.table({"a": shared_otherwise(way)}))
+    got = decode([Message(body), Message(stream(pa.table({"a": ["x"]})))], MessageLayout(
+        "arrow", {"a": "string"}), now_ms=1)
+    assert got.rows == [("x",)] and "write it plain" in got.dead[0].reason
+
+
+def test_a_zone_with_a_very_long_name_is_not_looked_for() -> None:
+    times = pa.array([1] * 10).cast(pa.timestamp("us")).view(pa.timestamp("us", "z" * 1_000_000))
+    body = stream(pa.table({"a": times}))
+    got = decode([Message(body)], MessageLayout("arrow", {"a": "timestamp"}), now_ms=1)
+    assert not got.rows and len(got.dead) == 1 and "time zone's name" in got.dead[0].reason
+
+
 @pytest.mark.parametrize("as_file", [False, True])
 @pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
 def test_what_is_within_the_bounds_is_read_as_it_is(compression: str | None, as_file: bool) -> None:
@@ -141,7 +171,9 @@ def parquet(column: pa.Array) -> bytes:
         [0, bounds.FILE_VALUES.most + 1], pa.nulls(bounds.FILE_VALUES.most + 1))})), "arrow"),
     ("bytes", lambda: stream(pa.table({"a": shared_text()})), "arrow"),
     ("bytes", lambda: stream(pa.table({"a": shared_text()}), as_file=True), "arrow"),
-    ("bytes", lambda: parquet(pa.array(["x" * 1_000_000]).take(pa.array([0] * 2000))), "parquet")])
+    ("bytes", lambda: parquet(pa.array(["x" * 1_000_000]).take(pa.array([0] * 2000))), "parquet"),
+    ("bytes", lambda: parquet(pa.ExtensionArray.from_storage(
+        pa.json_(pa.utf8()), pa.array(["x" * 1_000_000]).take(pa.array([0] * 300)))), "parquet")])
 def test_a_file_that_decodes_to_too_much_ends_there(what: str, body: Callable[[], bytes], format: str) -> None:
     rows, reasons = of_file(body(), format)
     assert rows == 0 and what in reasons[0] and "of what may be" in reasons[0]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import uuid
 from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,6 +71,33 @@ def test_an_honest_file_is_read_whole(compression: str, version: str, dictionary
     file = written(pa.Table.from_pylist(ROWS), compression=compression, data_page_version=version,
                    use_dictionary=dictionary, row_group_size=1100, data_page_size=2000)
     assert read(file) == ROWS
+
+
+def test_texts_of_json_and_identifiers_are_read_as_they_are() -> None:
+    texts, ids = ['{"a": 1}', None, "[]"], [uuid.UUID(int=number) for number in range(3)]
+    json_texts = pa.ExtensionArray.from_storage(pa.json_(pa.utf8()), pa.array(texts))
+    identifiers = pa.ExtensionArray.from_storage(
+        pa.uuid(), pa.array([identifier.bytes for identifier in ids], pa.binary(16)))
+    assert read(written(pa.table({"j": json_texts}))) == [{"j": text} for text in texts]
+    assert read(written(pa.table({"u": identifiers}))) == [{"u": identifier} for identifier in ids]
+
+
+def decimals(values: list[bytes]) -> io.BytesIO:
+    """A file whose bytes its footer says to be decimals of nine digits, as other writers have them."""
+    body = written(pa.table({"text": pa.array(values, pa.binary())}), store_schema=False).getvalue()
+    size = int.from_bytes(body[-8:-4], "little")
+    footer = body[-8 - size:-8]
+    behind = footer.index(b"\x04text") + 5
+    footer = footer[:behind] + bytes.fromhex("250a15001512") + footer[behind:]
+    return io.BytesIO(body[:-8 - size] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def test_a_decimal_that_is_bytes_of_any_length_is_bounded_by_its_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow read one of a megabyte for each of 10,000 rows, and then said that it is too long for a decimal."""
+    assert read(decimals([bytes([1, 44])] * 300)) == [{"text": Decimal(300)}] * 300
+    monkeypatch.setattr(parquet_pages, "DECIMAL_PAGE_BYTES", 1_000)
+    [dead] = read(decimals([b"x" * 2_000] * 300))
+    assert isinstance(dead, DeadLetter) and "where 1,000 may be" in dead.reason
 
 
 def test_a_file_without_rows_has_none() -> None:

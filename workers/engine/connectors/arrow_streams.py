@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 from workers.library.json_values import UnreadableMessage
 
 _MAGIC = b"ARROW1\0\0"
+ZONE_CHARACTERS = 100  # it is looked for anew for each time
 _HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
-_AGAIN = ("dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view")
+_AGAIN = (
+    "dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view", "dense_union")
 
 
 class TooMuch(ValueError):
@@ -79,6 +81,8 @@ def batches_of(
             for batch in reader:
                 if names is not None:
                     batch = batch.select([name for name in batch.schema.names if name in names])
+                if any(_has_long_zone(column.type) for column in batch.columns):
+                    raise ValueError(f"a time zone's name has more than {ZONE_CHARACTERS} characters")
                 batch.validate()
                 if not as_spark_writes or any(_refers(column.type, nulls=False) for column in batch.columns):
                     require_room(batch, _room_of(room, afresh))
@@ -124,9 +128,21 @@ def _room_of(room: DecodingRoom, afresh: bool) -> DecodingRoom:
 
 def _refers(kind: pa.DataType, *, nulls: bool = True) -> bool:
     """Whether values of a type may be at one place, however often they are there."""
+    if isinstance(kind, pa.BaseExtensionType):  # anybody may name one in a message; it is what it is stored as
+        return _refers(kind.storage_type, nulls=nulls)
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     return str(kind).startswith(_AGAIN) or any(_refers(kind_within, nulls=nulls) for kind_within in inner) or (
         nulls and pa.types.is_null(kind))
+
+
+def _has_long_zone(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _has_long_zone(kind.storage_type)
+    if pa.types.is_timestamp(kind):
+        return len(kind.tz or "") > ZONE_CHARACTERS
+    if pa.types.is_dictionary(kind):
+        return _has_long_zone(kind.value_type)
+    return any(_has_long_zone(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _of_bytes(kind: pa.DataType) -> pa.DataType:
@@ -149,8 +165,11 @@ def _bytes_of(name: str, column: pa.Array) -> int:
     kind = column.type
     if pa.types.is_null(kind):
         return 0
-    if pa.types.is_dictionary(kind) and not _refers(kind.value_type) and not kind.value_type.num_fields:
+    inner = kind.value_type if pa.types.is_dictionary(kind) else None
+    if inner is not None and not (_refers(inner) or inner.num_fields or isinstance(inner, pa.BaseExtensionType)):
         values = column.dictionary
+        if pa.types.is_fixed_size_binary(kind.value_type):
+            return max(16, kind.value_type.byte_width) * len(column)
         sized = pa.types.is_string(kind.value_type) or pa.types.is_large_string(kind.value_type) or pa.types.is_binary(
             kind.value_type) or pa.types.is_large_binary(kind.value_type)
         if not sized:

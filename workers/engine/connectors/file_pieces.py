@@ -19,7 +19,14 @@ from workers.library.json_values import UnreadableMessage
 from .arrow_streams import DecodingRoom, batches_of, require_room, rows_of
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
-from .parquet_pages import PagedFile, dictionaries_of, require_bounds
+from .parquet_pages import (
+    DECIMAL_ROWS,
+    PagedFile,
+    dictionaries_of,
+    has_json,
+    has_written_decimals,
+    require_bounds,
+)
 
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
@@ -256,14 +263,17 @@ def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
     first = pq.ParquetFile(file)
     names, paged = _present(first.schema_arrow.names, reading), PagedFile(file)
-    parquet = pq.ParquetFile(paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata)
+    parquet = pq.ParquetFile(
+        paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata,
+        arrow_extensions_enabled=not has_json(first.metadata, names))
+    most_rows = DECIMAL_ROWS if has_written_decimals(first.metadata, names) else MOST_MESSAGES
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
         try:
             if not first.metadata.row_group(number).num_rows:
                 continue  # it has no pages
             paged.parts = require_bounds(first.metadata, number, names)
-            batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
+            batches = parquet.iter_batches(most_rows, row_groups=[number], columns=names)
             yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
         except _DAMAGED as error:
             if _is_of_store(error):

@@ -18,6 +18,8 @@ from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_VALUES
 
 from .arrow_streams import TooMuch
 
+DECIMAL_PAGE_BYTES = 2 << 20  # of decimals that are bytes: one of them may be as long as its page
+DECIMAL_ROWS = FILE_BYTES.most // DECIMAL_PAGE_BYTES  # that are read at a time, where there are any
 MOST_LEVELS = 32  # of structs in a header
 _STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
 _UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
@@ -31,15 +33,34 @@ def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str
             if column.physical_type == "BYTE_ARRAY" and _is_within(column.path, names)]
 
 
+def has_json(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
+    """True where one of these columns holds texts that are JSON: Arrow has a type of its own for them, by which they
+    are there as often as rows name them before anybody can count."""
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    return any(column.logical_type.type == "JSON" and _is_within(column.path, names) for column in columns)
+
+
+def has_written_decimals(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
+    """True where one of these columns holds decimals as bytes of any length, which Arrow reads for each row before it
+    says that they are too long."""
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    return any(_is_written_decimal(column) and _is_within(column.path, names) for column in columns)
+
+
+def _is_written_decimal(column: pq.ColumnSchema) -> bool:
+    return column.physical_type == "BYTE_ARRAY" and column.logical_type.type == "DECIMAL"
+
+
 def _is_within(path: str, names: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in names)
 
 
 class ColumnPart(NamedTuple):
-    """A column's part of a row group: its bytes, and how many values it may have."""
+    """A column's part of a row group: its bytes, how many values it may have, and how many bytes a page of it."""
 
     length: int
     most_values: float
+    most_page: float = inf
 
 
 def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) -> dict[int, ColumnPart]:
@@ -63,7 +84,8 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
         if part.dictionary_page_offset and 0 < part.dictionary_page_offset < begin:
             begin = part.dictionary_page_offset
         parts[begin] = ColumnPart(
-            part.total_compressed_size, FILE_VALUES.most if column.max_repetition_level else inf)
+            part.total_compressed_size, FILE_VALUES.most if column.max_repetition_level else inf,
+            DECIMAL_PAGE_BYTES if _is_written_decimal(column) else inf)
     return parts
 
 
@@ -106,8 +128,8 @@ def require_pages(content: bytes, part: ColumnPart) -> None:
     while at < len(content):
         header = _Header(content, at)
         header.struct(0)
-        if header.unpacked > FILE_BYTES.most:
-            raise TooMuch(f"has a page of {header.unpacked:,} bytes, where {FILE_BYTES.most:,} may be decoded")
+        if header.unpacked > (most := min(part.most_page, FILE_BYTES.most)):
+            raise TooMuch(f"has a page of {header.unpacked:,} bytes, where {most:,} may be decoded")
         values += header.values
         if values > part.most_values:
             raise TooMuch(f"has lists of {values:,} values, where {part.most_values:,} may be")
