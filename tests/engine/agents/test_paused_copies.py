@@ -8,11 +8,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import redis
 
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import Offset
-from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from scheduler.elasticity.copied_queries import why_not_copied
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
@@ -27,7 +28,7 @@ from workers.engine.agents.transport.copy_takeover import HELD, go_on_from_copy
 from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
 from workers.engine.agents.transport.state_transport import Carrier
-from workers.engine.channels import keys
+from workers.engine.channels import keys, scripts
 from workers.engine.channels.batch_ranges import begin_ranges, place_of, recorded_behind
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.lost_nodes import all_holders_of, declare_lost
@@ -223,6 +224,31 @@ def test_who_would_repeat_what_is_freed_waits_for_the_node(tmp_path: Path) -> No
     assert not go_on_from_copy(world.broker, files, BEFORE.id, AFTER, node="n2")
     world.broker.hset(keys.meta("f1-0.0"), "trimmed", "2-0")
     assert go_on_from_copy(world.broker, files, BEFORE.id, AFTER, node="n2")
+
+
+def test_a_channel_that_the_copy_has_read_to_its_end_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its writer has left, so the node that goes on knows nothing of it, and the broker refuses it there."""
+    broker, files = PlayedRedis(), FilesBeside(tmp_path)
+    channels = Channels(broker)
+    channels.open_channel("f1-0.0", schema_json="{}")
+    saved = Savepoint(
+        offsets={"f1-0.0": Offset("2-0"), "f0-7.0": Offset("9-0")}, batch_bases={"f1-1.0": 1}, repeats=1)
+    begin_ranges(broker, channels, BEFORE.id, place_of(saved), {"f1-0.0": Offset("2-0")})
+    scripts.run(broker, "range", [keys.ranges(BEFORE.id)], [
+        BEFORE.id, place_of(saved), place_of(replace(saved, offsets={"f1-0.0": Offset("4-0")}))])
+    files.write("f1-1--n2", HELD, SAVEPOINTS.dumps(saved).encode())
+    broker.hset(keys.copies(BEFORE.id), "n2", COPY_REPORTS.dumps(CopyReport(1)))
+    info = Channels.info
+
+    def info_of_inputs(channels: Channels, channel: str):
+        if channel == "f0-7.0":
+            raise redis.exceptions.NoPermissionError("No permissions to access a key")
+        return info(channels, channel)
+
+    monkeypatch.setattr(Channels, "info", info_of_inputs)
+    assert go_on_from_copy(broker, files, BEFORE.id, AFTER, node="n2")
 
 
 @pytest.mark.parametrize(("change", "is_copied"), [

@@ -50,16 +50,18 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
     if ends is None or max(saved.batch_bases.values(), default=0) < kept_from(broker, owner):
         return False  # what comes behind it is freed
     channels = Channels(broker)
-    if ends and any((info := channels.info(channel)) is not None and info.trimmed > offset
-                    for channel, offset in saved.offsets.items()):
+    read = [item.channel for item in heir.inputs]
+    read = list(dict.fromkeys((*read, *(keys.whole_of(name) for name in read if keys.is_part(name)))))
+    # Others that the copy has read are gone: their writers left once all copies had come to their end.
+    if ends and any((info := channels.info(channel)) is not None and info.trimmed > saved.offsets[channel]
+                    for channel in read if channel in saved.offsets):
         return False  # likewise: it was paused, and its writer heard of that first
     broker.hsetnx(keys.handover(before), CLAIM, heir.id)
     broker.expire(keys.handover(before), KEPT_S)
     if broker.hget(keys.handover(before), CLAIM) != heir.id.encode() or not take_ranges(broker, before, heir.id):
         return False
     ends = recorded_behind(broker, heir.id, place_of(saved)) or []
-    read = [item.channel for item in heir.inputs]
-    for channel in dict.fromkeys((*read, *(keys.whole_of(name) for name in read if keys.is_part(name)))):
+    for channel in read:
         # What comes next for the oldest copy may be needed by another holder, should this one be lost, too. A channel
         # that the copy lacks came behind it: nothing is freed there until all copies have read of it. In one that was
         # not read at all there is a place alone.
