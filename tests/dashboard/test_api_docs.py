@@ -29,7 +29,7 @@ NEVER_ANSWERED = {
     "wrong_columns",
     "error", "invalid_config", "invalid_contract", "invalid_setting", "invalid_trial", "mixed_sweep",
     "node_in_use", "node_reports", "secret_away", "sink_away", "sink_refused", "source_away",
-    "source_refused", "trial_failed",
+    "source_refused", "too_many_readers", "trial_failed",
 }
 
 

@@ -224,7 +224,7 @@ def test_a_deleted_key_is_an_event_of_kafkas_time_where_the_time_is_a_field_of_t
     config = CONFIG | {"include": ("kafka_key",), "columns": ["n:bigint", "at:bigint"], "time_field": "at"}
     reader = open_kafka(Opening("t", config))
     messages = [message for _ in range(3) for message in reader.poll(0.0).messages]
-    decoded = decode(messages, layout_of(config), now_ms=1)
+    decoded = decode(messages, layout_of(config), now_ms=1_700_000_000_002)
     assert decoded.rows == [(None, None, "k")] and decoded.times_ms == [1_700_000_000_001]
     [letter] = decoded.dead
     assert "has no time in its field at" in letter.reason, "a message that has a value says when it was"
