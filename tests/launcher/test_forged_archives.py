@@ -94,6 +94,29 @@ def test_a_manifest_that_is_packed_by_no_way_of_ours_is_not_unpacked(tmp_path, c
     assert "damaged: manifest.json" in capsys.readouterr().out
 
 
+DIRECTORY = b"PK\1\2"  # the entry of a file in a zip's directory begins so
+DAMAGED = {  # places in the manifest's entry, and what is written over them
+    "a version of zip that is none": (6, b"\xff\0"), "encrypted": (8, b"\1\0"), "patched": (8, b"\x20\0"),
+    "a name that is no text": (8, b"\0\x08", 46, b"\xff"), "another name": (46, b"x")}
+
+
+@pytest.mark.parametrize("name", [*DAMAGED, "packed by no way"])
+def test_a_zip_that_cannot_be_read_is_refused_in_a_line(name, tmp_path, capsys):
+    path = forged(tmp_path / "weir.backup", FACTS | {"files": {}})
+    content = bytearray(path.read_bytes())
+    packed = len("manifest.json") + 30  # behind the header of the file
+    if name == "packed by no way":
+        content[packed:packed + 4] = b"\xff" * 4
+    else:
+        entry, places = content.index(DIRECTORY), iter(DAMAGED[name])
+        for place, octets in zip(places, places, strict=True):
+            content[entry + place:entry + place + len(octets)] = octets
+    path.write_bytes(content)
+    assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
+    out = capsys.readouterr().out
+    assert f"{path} is no back-up of Weir, or was cut short (" in out and "copy it again, or take another one" in out
+
+
 def test_a_back_up_follows_nothing_that_a_slot_has_put_there(tmp_path):
     """A slot writes in checkpoints and outputs; who takes a back-up reads and makes all files of the machine."""
     data_dir, outside = tmp_path / "data", tmp_path / "outside"

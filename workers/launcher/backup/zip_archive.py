@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
@@ -21,6 +22,9 @@ MOST_FACTS_BYTES = 16 << 20  # of a manifest without its files: migrations, node
 ENTRY_BYTES, CHARACTER_BYTES = 200, 12  # of a file in it (JSON): size, checksum, time; each character of its path
 _WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
+# What zipfile raises of an archive that it cannot read: RuntimeError where it has no such version, way of packing or
+# password, ValueError of names, OverflowError of offsets.
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, RuntimeError, ValueError, OverflowError)
 Progress = Callable[[str, float], None]
 
 
@@ -107,9 +111,10 @@ def read_manifest(path: Path) -> Manifest:
             comment, text = archive.comment, archive.read(MANIFEST)
     except FileNotFoundError:
         raise CannotStart(f"There is no file {path}.") from None
-    except (zipfile.BadZipFile, KeyError, OSError) as error:
+    except (*_UNREADABLE, OSError) as error:
+        why = str(error) or "it ends early"
         raise CannotStart(
-            f"{path} is no back-up of Weir, or was cut short ({error}): copy it again, or take another one.") from None
+            f"{path} is no back-up of Weir, or was cut short ({why}): copy it again, or take another one.") from None
     if comment != MARK + hashlib.sha256(text).hexdigest().encode():
         raise broken(path, MANIFEST)
     try:
@@ -189,7 +194,7 @@ def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, fol
                 digest.update(block)
                 size += len(block)
                 file.write(block)
-    except (KeyError, zipfile.BadZipFile, EOFError, zipfile.zlib.error, RuntimeError):  # packed by no way of ours
+    except _UNREADABLE:
         raise broken(path, name) from None
     if (size, digest.hexdigest()) != (entry.size, entry.sha256):
         raise broken(path, name)
