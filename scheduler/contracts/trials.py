@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.model.checks import FiniteFigures
+from scheduler.model.checks import FiniteFigures, is_between, is_count
 from scheduler.model.errors import WeirError
+from scheduler.model.profile import MOST_THREADS
 
 from .codec import Codec
 
@@ -18,6 +19,8 @@ DRIVER_WARM_UP_S = 45.0
 SECONDS = 4.0
 # What hindered the trial, and not the task: it may go well the next time.
 PASSING = frozenset({"slot_died", "slot_not_ready", "agent_stopped"})
+MOST_NUMBER = 2**53  # more are no whole numbers as floats
+_NUMBERS = frozenset({"cores", "load", "stolen", "speed", "trigger_ms"})  # of a trial's machine, by which others go
 
 
 class InvalidTrial(WeirError):
@@ -95,7 +98,8 @@ class TrialSample(FiniteFigures):
 
 @dataclass(frozen=True, slots=True)
 class TrialResult(FiniteFigures):
-    """The result of a trial, of finite figures alone: `ValueError` names one that is none.
+    """The result of a trial, of finite figures alone: `ValueError` names one that is none, and a number of the machine
+    that is out of bounds.
 
     CPU and memory are shares of the slot above base load: of one core, and of what memory it has beyond what its driver
     takes without any query. ``idle_cpu`` and ``idle_memory`` are what the query takes while no event comes.
@@ -149,6 +153,10 @@ class TrialResult(FiniteFigures):
         for name, figure in self.machine.items():
             if isinstance(figure, float) and not math.isfinite(figure):
                 raise ValueError(f"{name} of the trial's machine is {figure!r}, which is no finite number")
+            if name in _NUMBERS and figure is not None and not is_between(figure, 0, MOST_NUMBER):
+                raise ValueError(f"{name} of the trial's machine is no number from 0 to {MOST_NUMBER:,}")
+            if name == "slot_threads" and figure is not None and not is_count(figure, most=MOST_THREADS):
+                raise ValueError(f"{name} of the trial's machine is no whole number from 1 to {MOST_THREADS:,}")
 
     @property
     def passing(self) -> bool:

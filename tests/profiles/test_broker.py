@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import redis
 from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.operations.models import SlotRow
 from dashboard.profiles.services.sweep_driver import advance_sweep
 from dashboard.profiles.services.sweeps import cancel_sweep
 from dashboard.profiles.sweep_progress import progress_of
-from scheduler.contracts.trials import TrialOrder, TrialProgress, TrialResult, TrialSample
+from scheduler.contracts.trials import TRIAL_RESULTS, TrialOrder, TrialProgress, TrialResult, TrialSample
 from tests.dashboard.building import World
 from tests.profiles.building import started
 from workers.engine import trial_store
@@ -49,6 +52,21 @@ def test_a_trial_goes_to_a_node_and_its_figures_come_back(world: World, node_bro
     assert {trial.stable for trial in done} == {True, False} and all(len(trial.series) == 2 for trial in done)
     unstable = next(trial for trial in done if not trial.stable)
     assert (unstable.latency_slope, unstable.quantiles["p99"], unstable.series[0][1]) == (1.0, 4.0, None)
+
+
+@pytest.mark.parametrize("threads", [-1, "all", 2**70], ids=str)
+def test_a_forged_number_of_threads_ends_the_sweep_and_frees_its_slot(
+    world: World, node_broker: redis.Redis, threads: object
+):
+    """Who breaks out of a task's code may forge it; the sweep was open for ever, and nobody else got the slot."""
+    sweep = advance_sweep(sweep_id=started(world).pk, at=timezone.now())
+    order = trial_store.take(node_broker, "n1", wait_s=0.1)
+    document = TRIAL_RESULTS.document(result_of(order))
+    forged = document | {"machine": {"class": "cpu-a", "slot_threads": threads}}
+    node_broker.set(f"weir:trial:{order.id}:result", json.dumps(forged))
+    sweep = advance_sweep(sweep_id=sweep.pk, at=timezone.now())
+    assert (sweep.status, SlotRow.objects.get(name=sweep.slot).reserved_for) == ("failed", "")
+    assert "slot_threads of the trial's machine" in sweep.reason and "slot_threads" in sweep.trials.get().error
 
 
 @pytest.mark.django_db(transaction=True)

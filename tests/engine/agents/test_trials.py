@@ -7,7 +7,14 @@ import json
 import pytest
 import redis
 
-from scheduler.contracts.trials import InvalidTrial, TrialOrder, TrialProgress, TrialResult, TrialSample
+from scheduler.contracts.trials import (
+    TRIAL_RESULTS,
+    InvalidTrial,
+    TrialOrder,
+    TrialProgress,
+    TrialResult,
+    TrialSample,
+)
 from workers.engine import trial_store
 
 ORDER = TrialOrder(
@@ -77,6 +84,20 @@ class TestBroker:
         result = trial_store.result(broker, "t1")
         assert (result.ok, result.code) == (False, "unreadable_result")
         assert "no finite number" in result.message and result.remedy
+
+    @pytest.mark.parametrize("machine", [
+        {"slot_threads": -1}, {"slot_threads": 0}, {"slot_threads": "all"}, {"slot_threads": 1.5},
+        {"slot_threads": True}, {"slot_threads": 2**70}, {"slot_threads": [2]}, {"trigger_ms": "soon"}, {"speed": "1"},
+        {"speed": -1.0}, {"cores": "two"}, {"load": {}}, {"stolen": 10**400},
+    ])
+    def test_numbers_of_a_machine_that_are_out_of_bounds_are_not_taken_in(
+        self, broker: redis.Redis, machine: dict
+    ) -> None:
+        document = TRIAL_RESULTS.document(RESULT) | {"machine": {"class": "a", "slot_threads": 2, **machine}}
+        broker.set("weir:trial:t1:result", json.dumps(document))
+        result = trial_store.result(broker, "t1")
+        assert (result.ok, result.code, result.passing) == (False, "unreadable_result", False)
+        assert f"{next(iter(machine))} of the trial's machine is" in result.message and result.remedy
 
     def test_orders_of_a_node_are_taken_in_their_order(self, broker: redis.Redis) -> None:
         for name in ("a", "b"):
