@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sqlite3
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from workers.library import lookups, registry
+from workers.library.config import InvalidConfig
 from workers.library.databases import locate
 from workers.library.lookups import LOOKUP, TableSource, read_table, row_of
 from workers.library.outside import NotAnswered
@@ -56,6 +58,13 @@ def test_rows_of_a_database_are_those_of_the_query():
 
 def test_whole_numbers_find_their_row_however_they_are_kept(folder):
     assert ask(of_file(folder, "stations.csv"), 7) == ask(of_file(folder, "stations.csv"), 7.0) == [(None, None)]
+
+
+def test_a_header_that_is_no_csv_is_told(folder):
+    (folder / "wide.csv").write_text(f"id,{'h' * (csv.field_size_limit() + 1)}\n1,2\n")
+    error = registry.check(LOOKUP, {"path": "wide.csv", "on": ["k=id"], "columns": ["place"]})
+    assert isinstance(error, InvalidConfig) and error.facts["parameter"] == "path" and error.remedy
+    assert "header of wide.csv cannot be read as CSV: field larger than field limit" in error.message
 
 
 def test_an_event_without_a_row_gets_nulls_or_goes(folder):

@@ -237,7 +237,11 @@ def _csv_columns(path: Path) -> list[str]:
     import csv
 
     with path.open(encoding="utf-8-sig", newline="", errors="replace") as lines:
-        return next(csv.reader(lines), [])
+        try:
+            return next(csv.reader(lines), [])
+        except csv.Error as error:
+            raise InvalidConfig(f"The header of {path.name} cannot be read as CSV: {error}.",
+                                remedy="Mend its first line, or name another file.", parameter="path") from None
 
 
 def _text(value: Any) -> str | None:
