@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from workers.engine.connectors.contract import MOST_BYTES, MOST_MESSAGES, Messag
 from workers.engine.connectors.formats import SAMPLE_BYTES
 from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
 from workers.engine.sinks import mqtt_sink
-from workers.engine.sinks.contract import SinkAway, SinkOpening
+from workers.engine.sinks.contract import Batch, SinkAway, SinkOpening
 from workers.engine.sinks.mqtt_sink import MqttWriter
 
 from .authority import Authority
@@ -211,6 +212,26 @@ def test_what_nobody_asked_for_ends_the_connection_and_is_not_read(monkeypatch, 
             with pytest.raises(SinkAway, match="protocol"):
                 client._wait(lambda: False)
         assert not client._client._in_messages and not read
+
+
+def test_an_event_whose_topic_would_be_no_text_is_refused_alone(plain, monkeypatch):
+    """Half a surrogate pair is no UTF-8: it ended the sink, as often as it began anew."""
+    reader = open_mqtt(opening(plain, monkeypatch, include=("mqtt_topic",)))
+    base = plain.task().config["topics"][0].rstrip("/#")
+    octets = pa.array([b"a", b"\xed\xa0\x80", b"b", None, b"\xff"], pa.binary())
+    rows = pa.table({
+        "where": pa.Array.from_buffers(pa.string(), len(octets), octets.buffers()), "n": [0, 1, 2, 3, 4]})
+    writer = MqttWriter(SinkOpening("s", "t", {
+        "server": f"127.0.0.1:{plain.port}", "topic": f"{base}/{{where}}", "columns": ["n"], "qos": 1,
+        "retain": False, "version": "5", "tls": False, "ca": None, "username": None, "password": None},
+        rows.column_names, START))
+    refused = []
+    writer.write(Batch(rows, START, START), refused.extend)
+    assert [letter.row for letter in refused] == [1, 3, 4] and "where cannot be read as text" in refused[0].reason
+    assert [(message.body, message.extras["mqtt_topic"]) for message in take(reader, 2)] == [
+        (b'{"n":0}', f"{base}/a"), (b'{"n":2}', f"{base}/b")]
+    writer.close()
+    reader.close(for_good=True)
 
 
 def test_a_topic_that_is_no_text_takes_no_message_with_it():

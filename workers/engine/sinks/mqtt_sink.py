@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+
+import pyarrow as pa
 
 from scheduler.contracts.offsets import Offset
 from workers.engine.mqtt_packets import bound_packets
@@ -91,17 +93,20 @@ class MqttWriter:
         """The topic of each event."""
         if not self._fields:
             return [self._topic] * batch.rows.num_rows
-        columns = {name: batch.rows.column(name).to_pylist() for name in self._fields}
-        return [
-            self._topic_of({name: values[row] for name, values in columns.items()})
-            for row in range(batch.rows.num_rows)]
+        columns = {name: batch.rows.column(name) for name in self._fields}
+        return [self._topic_of(columns, row) for row in range(batch.rows.num_rows)]
 
-    def _topic_of(self, values: dict[str, Any]) -> str | _NoTopic:
-        for name, value in values.items():
-            text = "" if value is None else str(value)
+    def _topic_of(self, columns: Mapping[str, pa.ChunkedArray], row: int) -> str | _NoTopic:
+        texts = {}
+        for name, column in columns.items():
+            try:
+                value = column[row].as_py()
+            except (ValueError, OverflowError, LookupError):  # text that is no UTF-8; a time that Python has none for
+                return _NoTopic(f"{name} cannot be read as text, and must be")
+            texts[name] = text = "" if value is None else str(value)
             if not text or any(sign in text for sign in "+#/\0"):
                 return _NoTopic(f"{name} is {text[:50]!r}, and must be there and hold no /, + or #")
-        topic = PLACEHOLDER.sub(lambda match: str(values[match[1]]), self._topic)
+        topic = PLACEHOLDER.sub(lambda match: texts[match[1]], self._topic)
         if len(topic.encode()) > TOPIC_BYTES:
             return _NoTopic("it would be too long")
         return topic
