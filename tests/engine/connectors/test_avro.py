@@ -265,6 +265,37 @@ def test_what_is_wrong_with_one_schema_holds_up_no_other_message(
     assert registry.values_of(framed(2, {"id": 1, "more": "x"})) == {"id": 1, "more": "x"}
 
 
+@pytest.mark.parametrize("number", [99, 4, 5, 7, 9], ids=["unknown", "Protobuf", "references", "no Avro", "endless"])
+def test_a_schema_by_which_nothing_can_be_read_is_asked_for_once_in_a_while(
+    server: Server, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each message of such a number asked the registry, and held up all others meanwhile."""
+    now_s = [100.0]
+    registry = Registry(address(server), clock=lambda: now_s[0])
+    reasons = set()
+    for later_s in (0.0, 0.0, avro.UNREADABLE_S - 1, 1.0, 0.0):
+        now_s[0] += later_s
+        with pytest.raises(UnreadableMessage, match="schema") as raised:
+            registry.values_of(HEADER.pack(0, number) + b"x")
+        reasons.add(str(raised.value))
+    assert server.asked == [f"/schemas/ids/{number}"] * 2 and len(reasons) == 1
+    monkeypatch.setitem(SCHEMAS, number, SCHEMAS[2])  # it was registered meanwhile
+    now_s[0] += avro.UNREADABLE_S
+    assert registry.values_of(HEADER.pack(0, number) + framed(2, {"id": 1, "more": "x"})[HEADER.size:]) == {
+        "id": 1, "more": "x"}
+    registry.close()
+
+
+def test_of_many_unknown_numbers_the_latest_are_remembered(
+    server: Server, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro, "MOST_UNREADABLE", 2)
+    for number in (97, 98, 99, 99, 98, 97):
+        with pytest.raises(UnreadableMessage, match="does not know"):
+            registry.values_of(HEADER.pack(0, number) + b"x")
+    assert server.asked == [f"/schemas/ids/{number}" for number in (97, 98, 99, 97)]
+
+
 def test_a_registry_that_the_operator_does_not_allow_is_not_asked(server: Server) -> None:
     with pytest.raises(InvalidConfig, match="may not reach"):
         Registry("http://127.0.0.1:1")

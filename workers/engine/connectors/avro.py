@@ -1,6 +1,7 @@
 """Avro that is framed for a schema registry: a zero byte, the schema's number in four, then the record.
 
-The writer's schema is asked of the registry once, by its number, which never stands for another one. What it makes of a
+The writer's schema is asked of the registry once, by its number, which never stands for another one. One by which no
+record can be read may be registered or mended: it is asked for again, some seconds later. What a schema makes of a
 record are values as JSON has them, and times; a column's type decides what becomes of them.
 """
 
@@ -12,6 +13,8 @@ import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
+from math import inf
+from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -25,6 +28,8 @@ from .formats import UnreadableMessage
 USUAL_PORT = 8081
 DEADLINE_S = 10.0
 LARGEST_SCHEMA_BYTES = 1 << 20
+UNREADABLE_S = 5.0  # for so long the registry is not asked again for a schema that no record can be read by
+MOST_UNREADABLE = 1_000  # such schemas that are remembered, with some hundred characters each
 MOST_SCHEMA_BYTES = 4 << 20  # of the schemas that are kept, as texts; they take some twenty times as much
 KIND_CHARACTERS = 40  # of a kind of schema that is none of ours, as it is told
 NAME_CHARACTERS = 500  # each type that a schema names takes its own name and that of its space
@@ -41,9 +46,13 @@ class Registry:
         ``http://host:port`` or https; the operator must allow it.
     user, password : str
         Of basic authentication; none where ``user`` is empty.
+    clock : callable
+        Seconds, which never go back.
     """
 
-    def __init__(self, address: str, *, user: str = "", password: str = "") -> None:
+    def __init__(
+        self, address: str, *, user: str = "", password: str = "", clock: Callable[[], float] = monotonic
+    ) -> None:
         parts = urlsplit(address)
         require_allowed(parts.netloc, usual_port=USUAL_PORT)
         self._line = Line(parts.scheme, parts.hostname or "", parts.port or USUAL_PORT)
@@ -52,6 +61,8 @@ class Registry:
             self._headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
         self._schemas: dict[int, tuple[Any, SchemaLimits]] = {}
         self._sizes: dict[int, int] = {}  # of their texts, the oldest first
+        self._clock = clock
+        self._unreadable: dict[int, tuple[float, str]] = {}  # until when (s) that counts, and why; the oldest first
 
     def values_of(self, body: bytes) -> Mapping[str, Any]:
         """The fields of a framed record.
@@ -89,26 +100,41 @@ class Registry:
         self._line.close()
 
     def _schema(self, number: int) -> tuple[Any, SchemaLimits]:
+        """A schema that is kept, or that the registry gives; one that cannot be read is not asked for at once again."""
+        if number in self._schemas:
+            return self._schemas[number]
+        until_s, why = self._unreadable.get(number, (-inf, ""))
+        if self._clock() < until_s:
+            raise UnreadableMessage(why)
+        self._unreadable.pop(number, None)
+        try:
+            return self._new_schema(number)
+        except UnreadableMessage as error:
+            self._unreadable[number] = self._clock() + UNREADABLE_S, str(error)
+            if len(self._unreadable) > MOST_UNREADABLE:
+                del self._unreadable[next(iter(self._unreadable))]
+            raise
+
+    def _new_schema(self, number: int) -> tuple[Any, SchemaLimits]:
+        """A schema as the registry gives it; it is kept."""
         import fastavro
 
-        if number not in self._schemas:
-            document = self._registry_answer(number)
-            if document.get("schemaType", "AVRO") != "AVRO":
-                kind = str(document["schemaType"])[:KIND_CHARACTERS]
-                raise UnreadableMessage(f"has schema {number}, which is {kind} and no Avro")
-            if document.get("references"):
-                raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
-            _bound_decimals()
-            try:
-                schema = fastavro.parse_schema(_with_short_names(json.loads(document["schema"])))
-                parsed = schema, SchemaLimits(schema)
-            except UnreadableMessage:
-                raise
-            except Exception as error:
-                raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
-            self._keep(number, parsed, len(document["schema"]))
-            return parsed
-        return self._schemas[number]
+        document = self._registry_answer(number)
+        if document.get("schemaType", "AVRO") != "AVRO":
+            kind = str(document["schemaType"])[:KIND_CHARACTERS]
+            raise UnreadableMessage(f"has schema {number}, which is {kind} and no Avro")
+        if document.get("references"):
+            raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
+        _bound_decimals()
+        try:
+            schema = fastavro.parse_schema(_with_short_names(json.loads(document["schema"])))
+            parsed = schema, SchemaLimits(schema)
+        except UnreadableMessage:
+            raise
+        except Exception as error:
+            raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
+        self._keep(number, parsed, len(document["schema"]))
+        return parsed
 
     def _keep(self, number: int, parsed: tuple[Any, SchemaLimits], size: int) -> None:
         """Keep a schema, and let the oldest go where all together are too large."""
