@@ -16,6 +16,8 @@ from .partitioning import Quota
 
 RUNNING, FAILING, STOPPED, LEFT = "running", "backoff", "stopped", "left"
 STARTING, STALLED = "starting", "stalled"
+STAYS_OPEN = "its batches stay open"  # why a query that is to be copied is not
+COPIES_ASKED_FOR = "copies of its state are asked for, which are made between batches"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,16 @@ class QueryReport:
     copy_left_ms: int | None = None
     real_time: bool = False  # its batches stay open
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
-    not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
+    not_real_time: str | None = None  # why its driver keeps no batch of it open, in words; empty where it can
+
+    @property
+    def why_not_open(self) -> str | None:
+        """The reason why its batches cannot stay open, in words; empty where they can, None where that is not known.
+
+        Copies come before open batches, for a batch has none while it is open.
+        """
+        is_to_be_copied = bool(self.copies) or self.not_copied == STAYS_OPEN
+        return COPIES_ASKED_FOR if is_to_be_copied and self.not_real_time is not None else self.not_real_time
 
 
 def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:

@@ -4,6 +4,7 @@ are paused, which have nothing to repeat. Pure."""
 from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.reports import STAYS_OPEN
 from scheduler.model.alternates import BY, alternates_in, in_waves, is_dynamic, learned_bound
 from scheduler.model.behind import LOSE_OLDEST
 from scheduler.model.dataflow import Task
@@ -30,8 +31,6 @@ def why_fewer(copies: int, *, chosen: int, others: int) -> str:
 def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
     """The reason why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
     if not fragment.paused:
-        if fragment.real_time:
-            return "its batches stay open"
         if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
             return "it loses the oldest events where it is behind"
         if reason := next(filter(None, map(_why_not_repeated, fragment.tasks)), ""):
@@ -43,7 +42,7 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         for step in (task, *(step for step in inner if step.type not in AT_PORT)):
             if reason := _why_not(step, task_types, paused=fragment.paused):
                 return reason
-    return ""
+    return STAYS_OPEN if fragment.real_time and not fragment.paused else ""
 
 
 def _why_not_repeated(task: Task) -> str:

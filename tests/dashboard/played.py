@@ -26,7 +26,7 @@ from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import EstateState, FragmentRow, LatencyStatus
 from dashboard.tasks.controlling import ACTUATORS
 from scheduler.contracts.desired import WantedFragment
-from scheduler.contracts.reports import Reports
+from scheduler.contracts.reports import STAYS_OPEN, Reports
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.history.series import Annotation
 from scheduler.model.estate import Estate
@@ -52,6 +52,7 @@ class Played:
     counted: dict[str, tuple[float, float]] = field(default_factory=dict)  # by query: batches, busy ms
     available: bool = True
     state: str = "running"  # of every query
+    copies: int | None = None  # that each query's state is to have; of one whose batches are open there are none
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
     open_ms: float = 5.0
     began_s: int | None = None  # when the drivers of its slots began; None: long ago
@@ -126,7 +127,9 @@ class Played:
             slots.setdefault(str(Slot.of(fragment.slot).index), self._slot())["fragments"][
                 name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
                          "trigger_ms": trigger_ms, "rate_per_s": RATE,
-                         "real_time": is_open, "not_real_time": self.refusal}
+                         "real_time": is_open, "not_real_time": self.refusal,
+                         "copies": self.copies and (0 if is_open else self.copies),
+                         "not_copied": STAYS_OPEN if self.copies and is_open else None}
             parents = estate.tasks[fragment.tasks[0]].parents
             before = max((age_ms[parent] for parent in parents), default=None)
             streams |= {(parent, fragment.tasks[0]): StreamFlow(RATE, channel_mean_ms=0.0, wait_mean_ms=0.0)

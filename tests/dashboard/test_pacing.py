@@ -24,6 +24,7 @@ from dashboard.plans.price_settings import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_freshness
 from scheduler.contracts.qos import QosSetup
+from scheduler.contracts.reports import COPIES_ASKED_FOR
 from scheduler.latency import batch_costs
 from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
@@ -102,6 +103,18 @@ def test_why_batches_cannot_stay_open_is_told_where_a_limit_lacks_it(world: Worl
     limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
     assert limit["state"] == "impossible"
     assert "it runs Python (MapInArrow)" in limit["why"]
+
+
+def test_copies_come_before_open_batches(world: World, played: Played) -> None:
+    played.refusal = ""
+    record = running(world.carla, world.city, document("copied", latency="50 ms"), world.ana)
+    played.run(60)
+    assert opened(record), "nobody asks for copies"
+    played.copies = 1
+    played.run(60)
+    assert not opened(record)
+    limit = latency_of(viewer_of(world.carla), record.pk)["limits"][0]
+    assert limit["state"] == "impossible" and COPIES_ASKED_FOR in limit["why"]
 
 
 def test_an_installation_may_have_micro_batches_alone(world: World, played: Played, settings) -> None:

@@ -12,7 +12,7 @@ from dashboard.operations.estate_store.fragment_settings import slots_without_ro
 from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.operations.models import BatchFigures, RunningTaskRow
 from dashboard.teams.models import Team
-from scheduler.contracts.reports import RUNNING, Reports
+from scheduler.contracts.reports import COPIES_ASKED_FOR, RUNNING, Reports
 from scheduler.controllers.batch_opening import BatchOpening
 from scheduler.controllers.loop_values import OFF
 from scheduler.model.errors import InvalidTransition
@@ -30,8 +30,8 @@ def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:
     """The reasons why queries cannot leave their batches open, empty where they can: of those that run and are not
     divided."""
     return {
-        name: report.not_real_time for name, report in reports.queries()
-        if report.state == RUNNING and report.not_real_time is not None
+        name: report.why_not_open for name, report in reports.queries()
+        if report.state == RUNNING and report.why_not_open is not None
         and name in estate.fragments and not estate.fragments[name].divided}
 
 
@@ -59,9 +59,11 @@ def able_types() -> frozenset[str]:
         return frozenset()
     reports = jobs.read_live((), {}).reports
     has_threads = bool(reports) and all((report.threads or 0) >= LEAST_THREADS for report in reports.values())
-    declared = {task_type.name for task_type in jobs.task_types().values() if task_type.opens and has_threads}
+    are_copied = any(report.why_not_open == COPIES_ASKED_FOR for _, report in reports.queries())
+    declared = {task_type.name for task_type in jobs.task_types().values()
+                if task_type.opens and has_threads and not are_copied}
     able = [
-        name for name, report in reports.queries() if report.state == RUNNING and report.not_real_time == ""]
+        name for name, report in reports.queries() if report.state == RUNNING and report.why_not_open == ""]
     tasks = {
         task for fragment in (fragments_where(pk__in=able).values() if able else ()) if not fragment.divided
         for task in fragment.active_tasks}

@@ -69,7 +69,7 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({"key_ranges": ((0, 9),), "routes": {0: {"f1-7": {"f1-7": 1.0}}}}, ""),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, ""),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, ""),
-    ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
+    ({"inputs": (Input("in-s.0", "s"),), "real_time": True}, "live source"),
     ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
     *(({"tasks": (Task("t", name),)}, why) for name, why in (
         ("calls", "beyond Weir"), ("unsaid", "beyond Weir"), ("stuck", "cannot be handed"), ("files", "files"),
