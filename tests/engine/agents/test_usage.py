@@ -17,7 +17,7 @@ def test_a_trend_is_the_slope_of_memory_per_hour():
 
 
 def test_cpu_and_memory_are_those_of_the_whole_tree():
-    code = "import sys\nblock = bytearray(50 << 20)\nprint('ready', flush=True)\nwhile True: pass"
+    code = "import sys\nblock = bytearray(200 << 20)\nprint('ready', flush=True)\nwhile True: pass"
     meter = TreeMeter(os.getpid())
     alone = meter.sample(0)
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
@@ -29,7 +29,7 @@ def test_cpu_and_memory_are_those_of_the_whole_tree():
         while sum(os.times()[:2]) - sum(begun[:2]) < 0.2:  # both are busy for a while
             pass
         with_child = meter.sample(20_000)
-        assert with_child.memory_mb > alone.memory_mb + 40
+        assert with_child.memory_mb > alone.memory_mb + 100  # its own may shrink meanwhile
         assert with_child.cpu > 0
     finally:
         child.kill()
