@@ -8,7 +8,6 @@ from collections.abc import Collection
 from typing import Any
 
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxLengthValidator, validate_email
 from django.db.models import Q
 
 from dashboard import jobs
@@ -24,8 +23,6 @@ from dashboard.teams.team_limits import WEBHOOKS, require_room
 from scheduler.alerting.alert_values import SEVERITIES, WARNING
 from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.names import require_plain
-
-LONGEST_EMAIL = 254  # that the database keeps
 
 
 def add_endpoint(
@@ -105,14 +102,14 @@ def send_again(*, actor: User, delivery_id: uuid.UUID) -> None:
 def set_choices(*, actor: User, choices: Collection[NoticeChoice], email: str) -> None:
     """Choose how the actor is notified, by subject, and at which mail address."""
     email = email.strip()
+    field = User._meta.get_field("email")
     if email:
         try:
-            validate_email(email)
-            MaxLengthValidator(LONGEST_EMAIL)(email)
+            field.run_validators(email)
         except ValidationError:
             raise BadInput(
                 "That is no address of mail.",
-                remedy=f"Write it as name@example.org, with {LONGEST_EMAIL} characters at most.") from None
+                remedy=f"Write it as name@example.org, with {field.max_length} characters at most.") from None
     if {choice.subject for choice in choices} - set(SUBJECTS):
         raise BadInput("There is no such subject of notifications.", remedy=f"Choose one of {', '.join(SUBJECTS)}.")
     with audited(actor=actor, verb="notice_choices.set", subject=actor) as audit:

@@ -80,4 +80,3 @@ def unscoped(config: str, task_type: str) -> str:
     """A config by which other tasks are looked up: the secrets and models that it names belong to no team."""
     declared = jobs.task_types().get(task_type)
     return config if declared is None else canonical_json(without_teams(json.loads(config), declared))
-

@@ -76,13 +76,17 @@ class QueryReport:
     not_real_time: str | None = None  # why its driver keeps no batch of it open, in words; empty where it can
 
     @property
+    def is_to_be_copied(self) -> bool:
+        """True where copies of its state are asked for, and nothing but open batches hinders them."""
+        return bool(self.copies) or self.not_copied == STAYS_OPEN
+
+    @property
     def why_not_open(self) -> str | None:
         """The reason why its batches cannot stay open, in words; empty where they can, None where that is not known.
 
         Copies come before open batches, for a batch has none while it is open.
         """
-        is_to_be_copied = bool(self.copies) or self.not_copied == STAYS_OPEN
-        return COPIES_ASKED_FOR if is_to_be_copied and self.not_real_time is not None else self.not_real_time
+        return COPIES_ASKED_FOR if self.is_to_be_copied and self.not_real_time is not None else self.not_real_time
 
 
 def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:

@@ -32,6 +32,9 @@ STATE_BYTES = 1 << 20  # of 200 columns with their paths, and of what is left ou
 ASKED_S = 4  # a question counts for so long; who goes on asking repeats it
 
 
+TOO_LONG = LookState(
+    FAILED, "look_too_large", f"What the look says is longer than {STATE_BYTES >> 20} MiB.",
+    "Look at a source whose events have fewer fields.")
 NOT_TAKEN = LookState(
     FAILED, "look_not_taken", f"No node took the look within {ORDER_LIVES_S} s.",
     "See whether the agent of the node answers, then look again: it looks at a few sources at a time.")
@@ -44,9 +47,6 @@ class LookProgress:
     state: LookState
     types: dict[str, str | None] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-TOO_LONG = LookState(
-    FAILED, "look_too_large", f"What the look says is longer than {STATE_BYTES >> 20} MiB.",
-    "Look at a source whose events have fewer fields.")
 
 
 # -- the site's side -------------------------------------------------------------------------------------------------

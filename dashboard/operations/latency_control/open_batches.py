@@ -12,7 +12,7 @@ from dashboard.operations.estate_store.fragment_settings import slots_without_ro
 from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.operations.models import BatchFigures, RunningTaskRow
 from dashboard.teams.models import Team
-from scheduler.contracts.reports import COPIES_ASKED_FOR, RUNNING, Reports
+from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.controllers.batch_opening import BatchOpening
 from scheduler.controllers.loop_values import OFF
 from scheduler.model.errors import InvalidTransition
@@ -59,7 +59,7 @@ def able_types() -> frozenset[str]:
         return frozenset()
     reports = jobs.read_live((), {}).reports
     has_threads = bool(reports) and all((report.threads or 0) >= LEAST_THREADS for report in reports.values())
-    are_copied = any(report.why_not_open == COPIES_ASKED_FOR for _, report in reports.queries())
+    are_copied = any(report.is_to_be_copied for _, report in reports.queries())
     declared = {task_type.name for task_type in jobs.task_types().values()
                 if task_type.opens and has_threads and not are_copied}
     able = [

@@ -126,23 +126,27 @@ def _room_of(room: DecodingRoom, afresh: bool) -> DecodingRoom:
     return DecodingRoom(room.events, room.values, room.bytes) if afresh else room
 
 
+def _types_in(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type, and all types within it; of an extension, which anybody may name in a message, what it is stored as."""
+    if isinstance(kind, pa.BaseExtensionType):
+        yield from _types_in(kind.storage_type)
+        return
+    yield kind
+    if pa.types.is_dictionary(kind):
+        yield from _types_in(kind.value_type)
+    for number in range(kind.num_fields):
+        yield from _types_in(kind.field(number).type)
+
+
 def _refers(kind: pa.DataType, *, nulls: bool = True) -> bool:
-    """Whether values of a type may be at one place, however often they are there."""
-    if isinstance(kind, pa.BaseExtensionType):  # anybody may name one in a message; it is what it is stored as
-        return _refers(kind.storage_type, nulls=nulls)
-    inner = [kind.field(number).type for number in range(kind.num_fields)]
-    return str(kind).startswith(_AGAIN) or any(_refers(kind_within, nulls=nulls) for kind_within in inner) or (
-        nulls and pa.types.is_null(kind))
+    """True where values of a type may be at one place, however often they are there."""
+    return any(
+        str(inner).startswith(_AGAIN) or (nulls and pa.types.is_null(inner)) for inner in _types_in(kind))
 
 
 def _has_long_zone(kind: pa.DataType) -> bool:
-    if isinstance(kind, pa.BaseExtensionType):
-        return _has_long_zone(kind.storage_type)
-    if pa.types.is_timestamp(kind):
-        return len(kind.tz or "") > ZONE_CHARACTERS
-    if pa.types.is_dictionary(kind):
-        return _has_long_zone(kind.value_type)
-    return any(_has_long_zone(kind.field(number).type) for number in range(kind.num_fields))
+    return any(
+        pa.types.is_timestamp(inner) and len(inner.tz or "") > ZONE_CHARACTERS for inner in _types_in(kind))
 
 
 def _of_bytes(kind: pa.DataType) -> pa.DataType:

@@ -8,7 +8,7 @@ as rows name it, and a row's list has no end. Arrow reads a column's part of a r
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from typing import BinaryIO, NamedTuple
 
@@ -28,27 +28,28 @@ _OF_DATA, _VALUES = (5, 8), 1  # fields of a header that say what its data is, a
 
 def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
     """The paths of texts and bytes within these columns: they stay dictionaries until it is known how long they are."""
-    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
-    return [column.path for column in columns
-            if column.physical_type == "BYTE_ARRAY" and _is_within(column.path, names)]
+    return [column.path for column in _columns_of(metadata, names) if column.physical_type == "BYTE_ARRAY"]
 
 
 def has_json(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
     """True where one of these columns holds texts that are JSON: Arrow has a type of its own for them, by which they
     are there as often as rows name them before anybody can count."""
-    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
-    return any(column.logical_type.type == "JSON" and _is_within(column.path, names) for column in columns)
+    return any(column.logical_type.type == "JSON" for column in _columns_of(metadata, names))
 
 
 def has_written_decimals(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
     """True where one of these columns holds decimals as bytes of any length, which Arrow reads for each row before it
     says that they are too long."""
-    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
-    return any(_is_written_decimal(column) and _is_within(column.path, names) for column in columns)
+    return any(map(_is_written_decimal, _columns_of(metadata, names)))
 
 
 def _is_written_decimal(column: pq.ColumnSchema) -> bool:
     return column.physical_type == "BYTE_ARRAY" and column.logical_type.type == "DECIMAL"
+
+
+def _columns_of(metadata: pq.FileMetaData, names: Sequence[str]) -> Iterator[pq.ColumnSchema]:
+    columns = map(metadata.schema.column, range(metadata.num_columns))
+    return (column for column in columns if _is_within(column.path, names))
 
 
 def _is_within(path: str, names: Sequence[str]) -> bool:

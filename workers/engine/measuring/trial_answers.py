@@ -12,12 +12,12 @@ from typing import Any
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.contracts.moments import LATEST_MS
+from scheduler.contracts.trials import MOST_NUMBER
 from workers.engine.trial_store import TrialFailed
 
 from .trial_figures import TrialBatch
 
 MOST_BATCHES = 1_000  # of one look: a slot is looked at twice a second
-MOST_EVENTS = 2**53  # of a batch, each way: more are no whole numbers as floats
 MOST_NAME = 200  # characters of a code or a version
 MOST_TEXT = 10_000  # characters of what it says in words, which is cut
 MOST_HEAP_MB = 2**30
@@ -79,5 +79,5 @@ def _require_batch(batch: TrialBatch) -> None:
     moments = [moment for moment in (batch.planned_s, batch.ended_s, batch.born_s) if moment is not None]
     if not all(-LATEST_S <= moment <= LATEST_S for moment in moments):  # NaN is not
         raise ValueError("a batch was planned, ended or born at no moment that there is")
-    if not all(0 <= count <= MOST_EVENTS for count in (batch.events_in, batch.events_out)):
-        raise ValueError(f"a batch has fewer than 0 events, or more than {MOST_EVENTS}")
+    if not all(0 <= count <= MOST_NUMBER for count in (batch.events_in, batch.events_out)):
+        raise ValueError(f"a batch has fewer than 0 events, or more than {MOST_NUMBER}")
