@@ -10,17 +10,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningBundle, Slot, node_of
+from .model.node_parts import FileSecrets, why_on_node
 from .model.plan import Plan, Step
 from .model.plan_kinds import MOVE
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.secrets import SECRET, TEAM, secrets_of
-from .model.task_types import TaskType, TaskTypes
+from .model.task_types import TaskTypes
 from .model.tenancy import is_open_to
 from .plan_building import (
     heads_of,
@@ -33,8 +32,6 @@ from .plan_building import (
 from .reuse.cutting import stuck_types
 from .reuse.division import is_changing_hands, is_placed
 from .reuse.handover import moved_in
-
-FileSecrets = Collection[tuple[str, str]]
 
 
 def why_not_moved(
@@ -69,23 +66,9 @@ def why_not_to_other_nodes(
     node = node_of(bundle.slot)
     for task_id in fragment.kept_tasks:
         task = estate.tasks[task_id]
-        reason = _why_on_its_node(task_types[task.type], task.config, file_secrets)
+        reason = why_on_node(task_types[task.type], task.config, file_secrets)
         if reason:
             return f"{task.type} {reason} {node}"
-    return ""
-
-
-def _why_on_its_node(task_type: TaskType, config: Mapping[str, Any], file_secrets: FileSecrets) -> str:
-    """The part of a task that is on its node and does not go along, in words between its type and the node's name."""
-    if task_type.keeps_on_node:
-        return "keeps how far it has read on"
-    if task_type.terminal in ("parquet", "json"):
-        return "writes files on"
-    values = [config.get(parameter.name) for parameter in task_type.parameters if parameter.is_file]
-    if any(value and "://" not in str(value) for value in values):
-        return "writes files on" if task_type.kind == "sink" else "reads a file on"
-    if any((reference.get(TEAM), reference[SECRET]) in file_secrets for _, reference in secrets_of(config, task_type)):
-        return "reads a file on"
     return ""
 
 
@@ -239,7 +222,7 @@ def _require_movable(
         raise InvalidTransition(
             f"{query} runs in {slot} already.", remedy="Choose another slot.", query=query, slot=slot)
     why_not = "" if node_of(slot) == node_of(bundle.slot) else why_not_to_other_nodes(
-        estate, fragment, bundle, task_types=task_types, file_secrets=file_secrets)
+        estate, fragment, bundle, task_types=task_types, file_secrets=() if from_copy else file_secrets)
     if why_not:
         raise InvalidTransition(
             f"{query} cannot be moved to {slot}: {why_not}.",

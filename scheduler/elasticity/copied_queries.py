@@ -8,6 +8,7 @@ from scheduler.contracts.reports import STAYS_OPEN
 from scheduler.model.alternates import BY, alternates_in, in_waves, is_dynamic, learned_bound
 from scheduler.model.behind import LOSE_OLDEST
 from scheduler.model.dataflow import Task
+from scheduler.model.node_parts import why_on_node
 from scheduler.model.paths import AT_PORT
 from scheduler.model.task_types import TaskTypes
 
@@ -35,8 +36,6 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
             return "it loses the oldest events where it is behind"
         if reason := next(filter(None, map(_why_not_repeated, fragment.tasks)), ""):
             return reason
-    if any(item.channel.startswith("in-") for item in fragment.inputs):
-        return "it reads a live source"
     for task in fragment.tasks:
         inner = (step for way in alternates_in(task.type, task.config) for step in way.tasks)
         for step in (task, *(step for step in inner if step.type not in AT_PORT)):
@@ -58,10 +57,10 @@ def _why_not(task: Task, task_types: TaskTypes, *, paused: bool) -> str:
     task_type = task_types.get(task.type)
     if task_type is None or not task_type.can_move:
         return f"the state of {task.type} cannot be handed to another query"
-    if task_type.effects is None or task_type.effects:
-        return f"{task.type} reaches beyond Weir"
-    if task_type.connector or task_type.terminal in ("parquet", "json", "connector"):
-        return f"{task.type} works with another system, or writes files"
+    if task_type.effects is None:
+        return f"{task.type} does not say what it reaches beyond Weir"
+    if reason := why_on_node(task_type, task.config):
+        return f"{task.type} {reason} its node"
     if task.config.get("idle") and not paused:
         return f"{task.type} waits by the clock"
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import redis
 
-from workers.engine.channels import scripts
+from workers.engine.channels import keys, scripts
 
 HELD_MS = 10_000  # after which what another node holds that is to let go is taken by force
 
@@ -51,6 +51,10 @@ class Holding:
     def holder(self, name: str) -> str:
         """The node that holds it; "" where none does."""
         return (self._broker.hget(self._state(name), "node") or b"").decode(errors="replace")
+
+    def may_be_forced(self, name: str, *, waited_ms: int) -> bool:
+        """True where whoever has waited so long for it takes it by force: its holder does not let go, or is lost."""
+        return waited_ms >= HELD_MS or bool(self._broker.hexists(keys.LOST, self.holder(name)))
 
     def names(self, node: str) -> frozenset[str]:
         """Names of the sources or sinks that a node holds."""

@@ -30,7 +30,8 @@ from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.foreseeing import load_of
 from scheduler.deployment.online import Thresholds
 from scheduler.model.fragment import Fragment, RunningBundle, Slot, node_of
-from scheduler.moving import FileSecrets, slots_for, why_not_moved
+from scheduler.model.node_parts import FileSecrets
+from scheduler.moving import slots_for, why_not_moved
 
 
 def deployment_of(

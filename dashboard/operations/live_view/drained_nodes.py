@@ -13,8 +13,9 @@ from dashboard import jobs
 from dashboard.operations.estate_store.file_secrets import file_secrets
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.node_parts import FileSecrets
 from scheduler.model.task_types import TaskTypes
-from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
+from scheduler.moving import why_not_moved, why_not_to_other_nodes
 
 LEAVES = "it leaves by itself when it has read what it has"  # why a query is not moved
 
@@ -47,4 +48,4 @@ def _why_not(
     if bundle.leaving:
         return LEAVES
     return why_not_moved(estate, fragment, task_types=types, from_copy=from_copy) or why_not_to_other_nodes(
-        estate, fragment, bundle, task_types=types, file_secrets=bound)
+        estate, fragment, bundle, task_types=types, file_secrets=() if from_copy else bound)

@@ -11,9 +11,10 @@ from scheduler.contracts.reports import Reports
 from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.node_parts import FileSecrets
 from scheduler.model.task_types import TaskTypes
 from scheduler.model.tenancy import is_open_to
-from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
+from scheduler.moving import why_not_moved, why_not_to_other_nodes
 from scheduler.reuse.division import is_placed
 
 

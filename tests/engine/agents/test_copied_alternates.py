@@ -110,12 +110,12 @@ def dynamic(kind: str = DYNAMIC, *, inner: str = "plain", **config: object) -> W
     (dynamic(switching="wave"), "waves"),
     (dynamic(by="k"), "by key"),
     (dynamic(DYNAMIC_FOLD, learned={"bound": 0.2}), "by key"),
-    (dynamic(inner="calls"), "calls reaches beyond Weir"),
+    (dynamic(inner="unsaid"), "unsaid does not say what it reaches beyond Weir"),
 ])
 def test_which_alternates_are_copied(fragment: WantedFragment, why: str) -> None:
     types = {
         **TYPES, "plain": TaskType("plain", "transform", "Adds.", "x:y", effects=()),
-        "calls": TaskType("calls", "transform", "Calls.", "x:y", effects=("network",)),
+        "unsaid": TaskType("unsaid", "transform", "Calls.", "x:y"),
         DYNAMIC: TaskType(DYNAMIC, "transform", "Ways.", "x:y", effects=()),
         DYNAMIC_FOLD: TaskType(DYNAMIC_FOLD, "transform", "Ways.", "x:y", effects=())}
     reason = why_not_copied(fragment, types)

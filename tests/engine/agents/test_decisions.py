@@ -188,7 +188,8 @@ def test_a_pause_does_not_wait_for_a_batch_that_can_only_fail():
 def test_a_pause_keeps_its_place_at_a_live_source_which_rests_too():
     reader = replace(READER, inputs=(Input("in-orders.0", "orders"),))
     at_rest = snapshot(reader, records=Records(chain=reader, progress=CheckpointProgress(3, True), has_begun=True))
-    assert decide(at_rest, Pause(reader)) == (*RESTS, do.Release())
+    nothing_for_copies = on.Unregister("in-orders.0", "f1-1~copies")
+    assert decide(at_rest, Pause(reader)) == (*RESTS, nothing_for_copies, do.Release())
 
 
 @pytest.mark.parametrize(("control", "leaves"), [

@@ -80,6 +80,15 @@ def test_who_is_known_goes_on_and_a_stranger_begins_a_new_life_behind_the_old_on
     assert info.last >= Offset(f"{last.block - 1}-0") and not info.readers
 
 
+def test_what_copies_of_a_readers_state_need_stays_with_the_reader_and_goes_with_it(store, broker):
+    store.open("t", LAYOUT, known_readers=["r"])
+    store.join("t", "r")
+    Channels(broker).join(keys.intake("t"), keys.copies_reader("r"), where="0-0")
+    assert store.registered("t") == {"r"}
+    store.leave("t", "r")
+    assert not broker.hkeys(keys.readers(keys.intake("t")))
+
+
 def test_another_nodes_source_is_not_removed(store, broker):
     store.open("t", LAYOUT, known_readers=["r"], node="n1")
     assert store.open("t", LAYOUT, known_readers=["r"], node="n2") is None

@@ -15,6 +15,7 @@ from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.columns import number_of
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine import connector_leases
 from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.channels import keys
@@ -24,7 +25,6 @@ from workers.engine.connectors.connector_host import ConnectorHost
 from workers.engine.connectors.contract import Message, Opening, Polled
 from workers.engine.connectors.intake import IntakeStore
 from workers.engine.passing import PassingRecords
-from workers.engine.sinks import hosting
 from workers.engine.sinks.contract import Batch, Batching, Overtaken, Refuse, SinkOpening
 from workers.engine.worker_settings import Settings
 from workers.library.live_sinks import KEEP_EVENTS, KEEP_REFUSED
@@ -229,14 +229,15 @@ def test_they_pass_back_and_forth_and_each_event_comes_once_whoever_dies(nodes: 
 
 
 def test_nobody_takes_by_force_what_is_let_go(nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_module, "HELD_MS", 10**9)
-    monkeypatch.setattr(hosting, "HELD_MS", 10**9)
+    monkeypatch.setattr(connector_leases, "HELD_MS", 10**9)
     play(nodes, random.Random(9), moves=2, deadly=False)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
 def test_what_a_dead_node_does_not_let_go_is_taken_by_force_and_it_writes_no_more(
-    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch
+    nodes: TwoNodes, monkeypatch: pytest.MonkeyPatch, is_lost: bool
 ) -> None:
+    """At once where its queries go on from copies."""
     before = moved(1, [], "")
     nodes.version = 1
     PlayedQuery(nodes.broker, "f1-1.0")
@@ -253,10 +254,12 @@ def test_what_a_dead_node_does_not_let_go_is_taken_by_force_and_it_writes_no_mor
     assert nodes.holder() == ("n1", "n1"), "it may let go yet"
     assert nodes.hosts["n2"]._awaited_sources["s"].state == "starting"
     token = nodes.hosts["n1"]._runners["s"].token
-    monkeypatch.setattr(host_module, "HELD_MS", 0)
-    monkeypatch.setattr(hosting, "HELD_MS", 0)
+    if is_lost:
+        nodes.broker.hset(keys.LOST, "n1", 1)
+    else:
+        monkeypatch.setattr(connector_leases, "HELD_MS", 0)
     until(lambda: nodes.turn("n2") or nodes.holder() == ("n2", "n2"))
-    monkeypatch.setattr(host_module, "HELD_MS", 10_000)
+    monkeypatch.setattr(connector_leases, "HELD_MS", 10_000)
     until(lambda: nodes.hosts["n1"]._runners["s"].is_overtaken or store.state("s").seq == MOST)
     assert nodes.hosts["n1"]._runners["s"].token == token, "it takes no token again"
     assert not store.delete("s", node="n1"), "nor does it clear away what another has"

@@ -18,7 +18,7 @@ from .rig import Hosts, Rig, catalogue, running_agent
 
 @contextmanager
 def copying_nodes(
-    factory: pytest.TempPathFactory, test_types, with_jar, nodes: Sequence[str], *, copy_s: int
+    factory: pytest.TempPathFactory, test_types, with_jar, nodes: Sequence[str], *, copy_s: float, **environment: str
 ) -> Iterator[Hosts]:
     """An agent with a slot and a data folder for each node; all others hold copies for it."""
     plugin_folder, types = test_types
@@ -28,7 +28,8 @@ def copying_nodes(
         agents = {
             node: stack.enter_context(running_agent(
                 client, broker.url, with_jar(factory.mktemp(node)), plugin=plugin_folder,
-                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(nodes) - 1), WEIR_COPY_S=str(copy_s)))
+                task_types=catalogue(*types), node=node, WEIR_COPIES=str(len(nodes) - 1), WEIR_COPY_S=str(copy_s),
+                **environment))
             for node in nodes}
         for agent in agents.values():
             agent.trigger_ms = TRIGGER_MS

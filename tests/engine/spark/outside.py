@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from scheduler.model.fragment import RunningTask
 from tests.engine.connectors.rigs import MqttRig
 from tests.engine.connectors.s3_server import S3Server
+from workers.engine.sealed_secrets import Vault, publish
 
+from .conftest import NODES
 from .rig import Hosts, meanwhile
 
 Row = tuple[int, float]  # a number and its sum
@@ -223,3 +225,20 @@ def growing(outside: Outside) -> Iterator[None]:
     """Numbers are given meanwhile."""
     with meanwhile(outside.give, every_s=outside.every_s):
         yield
+
+
+@contextmanager
+def outside_of(
+    kind: str, hosts: Hosts, ports: Mapping[str, int], folder: Path, address: Callable[[], str]
+) -> Iterator[Outside]:
+    """A system of one of these kinds: ``mqtt``, ``s3``, or ``postgresql`` with its address as a secret of the nodes."""
+    if kind == "mqtt":
+        outside: Outside = Messages(folder, ports["mqtt"])
+    elif kind == "s3":
+        outside = Bucket(ports["s3"])
+    else:
+        node = hosts.nodes[NODES[0]]
+        publish(hosts.broker, {"city/db": Vault(node.data_dir, node.environment).seal(address())})
+        outside = Database(address())
+    with closing(outside):
+        yield outside

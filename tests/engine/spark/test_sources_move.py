@@ -16,10 +16,9 @@ import pytest
 from scheduler.model.columns import number_of
 from scheduler.model.fragment import Fragment, RunningTask, node_of
 from tests.postgresql import cluster
-from workers.engine.sealed_secrets import Vault, publish
 
 from .conftest import NODES
-from .outside import Bucket, Database, Messages, Outside, growing
+from .outside import Outside, growing, outside_of
 from .rig import Hosts
 from .test_moves_between_nodes import Moving, disturb
 
@@ -141,16 +140,8 @@ def address(postgresql_folder):
 
 @pytest.fixture(params=["postgresql", "mqtt", "s3"])
 def outside(request, hosts: Hosts, ports: Mapping[str, int], tmp_path: Path) -> Iterator[Outside]:
-    if request.param == "mqtt":
-        outside = Messages(tmp_path, ports["mqtt"])
-    elif request.param == "s3":
-        outside = Bucket(ports["s3"])
-    else:
-        address, node = request.getfixturevalue("address"), hosts.nodes[NODES[0]]
-        publish(hosts.broker, {"city/db": Vault(node.data_dir, node.environment).seal(address)})
-        outside = Database(address)
-    yield outside
-    outside.close()
+    with outside_of(request.param, hosts, ports, tmp_path, lambda: request.getfixturevalue("address")) as outside:
+        yield outside
 
 
 @pytest.mark.timeout(1_500)

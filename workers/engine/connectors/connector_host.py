@@ -33,7 +33,6 @@ from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
 from workers.engine.agents.supervising.broker_sync import connect
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.agents.supervising.secret_requests import RequestedSecrets, obey
-from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import RETRYING, STARTING
 from workers.engine.sealed_secrets import open_by, opened
@@ -216,7 +215,8 @@ class ConnectorHost:
             awaited = self._awaited_sources[task] = ConnectorReport(STARTING, _now_ms())
         token = self._store.open(
             task, prepared.layout, known_readers=source.known_readers, node=self._settings.node,
-            by_force=phase is Phase.OWN and _now_ms() - awaited.since_ms >= HELD_MS)
+            by_force=phase is Phase.OWN and self._store.holding.may_be_forced(
+                task, waited_ms=_now_ms() - awaited.since_ms))
         if token is None:
             return False
         del self._awaited_sources[task]

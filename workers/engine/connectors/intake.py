@@ -168,8 +168,8 @@ class IntakeStore:
         self._channels.unregister(keys.intake(task), reader)
 
     def registered(self, task: str) -> frozenset[str]:
-        """Readers that have a place in the channel now."""
-        return frozenset(name.decode() for name in self._broker.hkeys(keys.readers(keys.intake(task))))
+        """Fragments that have a place in the channel now; what copies of their states need goes with them."""
+        return frozenset(keys.copied_by(name.decode()) for name in self._broker.hkeys(keys.readers(keys.intake(task))))
 
     # -- what comes ------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.usage_attribution import Rates
-from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import STARTING
 from workers.engine.sealed_secrets import opened
@@ -158,7 +157,8 @@ class Sinks:
         """Begin a sink, once no other node holds it."""
         now_ms, channel = _now_ms(), sink.channel
         since_ms = self._awaited_since_ms.get(channel, now_ms) if phase is Phase.OWN else now_ms
-        if self._begin(sink, by_force=now_ms - since_ms >= HELD_MS):
+        by_force = phase is Phase.OWN and self._store.holding.may_be_forced(channel, waited_ms=now_ms - since_ms)
+        if self._begin(sink, by_force=by_force):
             self._awaited_since_ms.pop(channel, None)
         else:
             self._awaited_since_ms[channel] = since_ms

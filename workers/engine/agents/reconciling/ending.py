@@ -135,7 +135,10 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
 
 
 def _copy_at_rest(snapshot: Snapshot, action: CopyState) -> Instructions:
-    if snapshot.has_query or not action.holders:
+    progress = snapshot.records.progress
+    # Of a live source nothing is passed over: a batch that is not done is to be repeated here.
+    is_left_over = not progress.is_done and any(map(keys.is_intake, progress.offsets))
+    if snapshot.has_query or not action.holders or is_left_over:
         return ()
     savepoint = left_at_rest(snapshot.records, action.fragment)
     names = tuple(keys.copy_name(snapshot.id, node) for node in action.holders)
@@ -192,4 +195,5 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     return (
         *taken_on, RestRanges(None, max(savepoint.batch_bases.values(), default=0)),
         RecordPause(paused=True),
-        *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))
+        *(Unregister(channel, keys.copies_reader(snapshot.id) if keys.is_intake(channel) else snapshot.id)
+          for channel in channels_of(fragment.inputs)))

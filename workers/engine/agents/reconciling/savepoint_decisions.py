@@ -198,10 +198,12 @@ def batch_bases_of(records: Records, fragment: WantedFragment) -> dict[str, int]
 
 
 def left_at_rest(records: Records, fragment: WantedFragment) -> Savepoint:
-    """The savepoint of a paused fragment as a copy, but for its state: who goes on with it reads from then on."""
+    """The savepoint of a paused fragment as a copy, but for its state: who goes on with it reads from then on; a live
+    source, which rests as well, from where this one was."""
     begun = records.begun or RestorePoint()
     return Savepoint(
         source_offset=records.progress.source_offset or begun.source_offset,
+        offsets={name: offset for name, offset in records.progress.offsets.items() if keys.is_intake(name)},
         batch_bases=batch_bases_of(records, fragment), repeats=records.progress.batch + 1)
 
 

@@ -320,7 +320,7 @@ class QueryCopies:
     def _is_crowded(self, fragment: WantedFragment) -> bool:
         """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a
         slow reader goes on from its node's disk, where no other node could read on."""
-        shared = [item.channel for item in fragment.inputs if item.shared]
+        shared = [item.channel for item in fragment.inputs if item.shared or keys.is_intake(item.channel)]
         infos, _ = self._channels.look(shared) if shared else ({}, {})
         share = 4 if fragment.id in self._crowded else 2
         is_crowded = any(

@@ -141,7 +141,8 @@ def of_copies(node: str, fragment_ids: Iterable[str], owners: Mapping[str, str])
 
 def of_connectors(node: str) -> Iterator[str]:
     """Patterns of the keys that a connector host touches beside its node's fragments: its live sources and their
-    channels, its sinks."""
+    channels, its sinks; whether who has them is lost."""
+    yield READ_ONLY + escaped(keys.LOST)
     yield from (escaped(keys.hosted(node)), escaped(keys.sinks(node)))
     yield from (f"{keys.connector('')}*", f"{keys.sink('')}*", f"{keys.channel('in-')}*")
 

@@ -68,7 +68,8 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         places = broker.hmget(keys.readers(channel), keys.copies_reader(before), before)
         oldest = next((Offset(offset.decode()) for offset in places if offset), saved.offsets.get(channel))
         if oldest is not None:
-            channels.join(channel, keys.copies_reader(heir.id), where=oldest)
+            if ends or not heir.paused:  # who rests has a place at a live source alone, and nothing is kept for it
+                channels.join(channel, keys.copies_reader(heir.id), where=oldest)
             channels.join(channel, heir.id, where=saved.offsets.get(channel, oldest))
         channels.unregister(channel, before)
     control = texts(broker.hgetall(keys.valve(before)))
