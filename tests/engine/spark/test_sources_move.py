@@ -98,19 +98,23 @@ class WithOutside(Moving):
     def check(self) -> None:
         """Each number in order, with the sum up to it, in the output and in the other system; what was under way at a
         disturbance again, where that may be."""
-        given, outside = self.outside.given, self.outside
-        self.arrives(given - 1)
+        self.arrives(self.outside.given - 1)
         time.sleep(2)  # what would come twice
+        place = {row: number for number, row in enumerate(self.check_output())}
+        written = [place[row] for row in self.outside.rows()]
+        assert sorted(set(written)) == sorted(place.values())
+        goes_back(written, by=self.outside.sink_again, times=self.disturbances)
+
+    def check_output(self) -> list[tuple[int, float]]:
+        """Likewise in the output alone; its numbers and sums."""
+        given, outside = self.outside.given, self.outside
         events, output = self.hosts.events(self.out), self.kept_rows()
         assert [number_of(event["_seq"]) for event in events] == list(range(len(events)))
         numbers = [n for n, _ in output]
         assert sorted(set(numbers)) == list(range(given))
         assert [total for _, total in output] == list(accumulate(map(float, numbers)))
         goes_back(numbers, by=outside.source_again, times=self.disturbances)
-        place = {row: number for number, row in enumerate(output)}
-        written = [place[row] for row in outside.rows()]
-        assert sorted(set(written)) == sorted(place.values())
-        goes_back(written, by=outside.sink_again, times=self.disturbances)
+        return output
 
     def leaves_nothing(self) -> None:
         """End all; no node has a source or sink, nor a connector host, and what was noted of them goes."""
