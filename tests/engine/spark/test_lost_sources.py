@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.model.fragment import node_of
 from tests.postgresql import cluster
+from workers.engine.lost_nodes import all_holders_of
 
 from .conftest import NODES
 from .lost_machines import copying_nodes, empty
 from .outside import Outside, outside_of
 from .rig import Hosts
-from .test_lost_nodes import COPY_S, Copied
+from .test_lost_nodes import COPY_S, Copied, lose
 from .test_sources_move import WithOutside
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("nodes")]
@@ -104,11 +104,11 @@ def test_a_source_that_rests_is_lost_with_its_machine_and_reads_on_elsewhere(nod
         queries = copied.on("n1")
         copied.turn(rests=True)
         copied.have_state("stopped")
-        nodes.wait(
-            lambda: all((nodes.fragment(name) or {}).get("survives") for name in queries), what="the last copies")
-        super(WithOutside, copied).lose("n1")
-        assert {node_of(part.slot) for part in copied.fragments.values()} == {"n2"}
+        nodes.wait(lambda: all_holders_of(nodes.broker, queries, living={"n2"}).keys() == {*queries}, what="copies")
+        lose(nodes, "n1")
         copied.disturbances += 1
+        copied._go(queries)
+        copied.have_state("stopped")
         copied.turn(rests=False)
         copied.have_state("running")
         copied.are_held()
@@ -116,4 +116,4 @@ def test_a_source_that_rests_is_lost_with_its_machine_and_reads_on_elsewhere(nod
     copied.arrives(outside.given - 1)
     sums = copied.check_output()
     assert set(outside.rows()) <= set(sums), "what was between two queries at the pause is not written"
-    copied.leaves_nothing()
+    nodes.end()
