@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +21,9 @@ from scheduler.elasticity.copied_queries import (
     ON_ITS_WAY,
     TOO_FEW_NODES,
     why_fewer,
-    why_not_copied,
 )
 from scheduler.model.dataflow import Task
-from scheduler.model.task_types import Parameter, TaskType
+from scheduler.model.task_types import TaskType
 from workers.engine import observed
 from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.node_files.node_store import CopyWishes, NodeStore
@@ -49,44 +47,10 @@ from workers.engine.worker_settings import Settings
 from ..channels.played_redis import PlayedRedis
 from .looked_at import HEIR, READER, info, snapshot, wanting
 
-TYPES = {
-    "plain": TaskType("plain", "transform", "Adds.", "x:y", effects=()),
-    "calls": TaskType("calls", "transform", "Calls.", "x:y", effects=("network",)),
-    "unsaid": TaskType("unsaid", "transform", "Says nothing of its effects.", "x:y"),
-    "stuck": TaskType("stuck", "transform", "Keeps.", "x:y", effects=(), stateful=True),
-    "topic": TaskType("topic", "source", "Reads.", "x:y", (Parameter("path", "string", "Where.", is_file=True),),
-                      connector="x:y", effects=("network", "files")),
-    "to_topic": TaskType(
-        "to_topic", "sink", "Writes.", "x:y", effects=("network",), terminal="connector", writer="x:y"),
-    "spark": TaskType("spark", "source", "Reads.", "x:y", effects=("network",), connector="x:y", keeps_on_node=True),
-    "files": TaskType("files", "sink", "Files.", "x:y", effects=(), terminal="parquet"),
-}
+TYPES = {"plain": TaskType("plain", "transform", "Adds.", "x:y", effects=())}
 BEFORE = WantedFragment("f1-1", (Task("t", "plain"),), inputs=(Input("f1-0.0", "s"),))
 AFTER = replace(BEFORE, id="f2-0", inherits=("f1-1",), origin="n1", channels={0: "f1-1.0"})
 COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7}, repeats=5)
-
-
-@pytest.mark.parametrize(("change", "why"), [
-    ({}, ""),
-    ({"real_time": True}, "open"),
-    ({"threads": 2}, ""),
-    ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, ""),
-    ({"key_ranges": ((0, 9),), "routes": {0: {"f1-7": {"f1-7": 1.0}}}}, ""),
-    ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, ""),
-    ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, ""),
-    ({"inputs": (Input("in-s.0", "s"),), "tasks": (Task("s", "topic"), Task("t", "plain"), Task("w", "to_topic"))}, ""),
-    ({"inputs": (Input("in-s.0", "s"),), "tasks": (Task("s", "topic"),), "real_time": True}, "open"),
-    ({"tasks": (Task("s", "topic", {"path": "s3://bucket/part"}),)}, ""),
-    ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
-    *(({"tasks": (Task("t", name),)}, why) for name, why in (
-        ("calls", ""), ("unsaid", "beyond Weir"), ("stuck", "cannot be handed"),
-        ("files", "writes files on its"), ("nowhere", "cannot be handed"), ("spark", "how far it has read"))),
-    ({"tasks": (Task("s", "topic", {"path": "here/part"}),)}, "topic reads a file on its node"),
-    ({"tasks": (Task("t", "plain", {"idle": 3}),)}, "by the clock"),
-])
-def test_what_does_not_repeat_itself_from_a_copy_is_not_copied(change: Mapping, why: str) -> None:
-    reason = why_not_copied(replace(BEFORE, **change), TYPES)
-    assert why in reason and bool(why) is bool(reason)
 
 
 def lost(tmp_path: Path, *, copy: bool = True) -> tuple[PlayedRedis, Channels, FilesBeside]:
