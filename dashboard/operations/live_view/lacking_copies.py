@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, WARN, Finding
 from scheduler.contracts.reports import QueryReport
-from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.elasticity.copied_queries import (
+    BEHIND,
+    CHANGING_HANDS,
+    NO_ROOM,
+    ON_ITS_WAY,
+    TOO_FEW_NODES,
+    TOO_MUCH_COMES,
+)
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.latency_limits import figure_in_words
 
@@ -21,7 +28,8 @@ _REMEDIES = {
     TOO_FEW_NODES: "Start an agent on another machine: `./weir agent`. Copies then come by themselves.",
     NO_ROOM: "Raise `WEIR_COPIES_MB` on other nodes, see that `WEIR_COPIES` is the same on all, or start an agent on "
              "another machine.",
-    BEHIND: "Give the slow tasks more threads by a schedule. Copies come back once they have caught up."}
+    BEHIND: "Give the slow tasks more threads by a schedule. Copies come back once they have caught up.",
+    TOO_MUCH_COMES: "Lower `WEIR_COPY_S`, so that copies are made more often. Weir tries again after five minutes."}
 
 
 def lacking_copies(view: View) -> Iterator[Finding]:

@@ -96,6 +96,7 @@ CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of e
     "hold_token": (HOLD, ("n1",), 0),
     "intake": ((*CHANNEL, *VALVE, *HOLD, keys.ahead("f1-0")), (
         "0", 0, 1, b"block", 1, "", "", 1, 0, 100, "", ""), 1),
+    "intake_room": (CHANNEL, (100,), b""),
     "join": (CHANNEL, ("f1-1", "now"), [b"0-0", b""]),
     "open_outlet": (VALVE, ("0", ""), 1),
     "pass_hold": (HOLD, ("n1", "t", "n2"), 0),

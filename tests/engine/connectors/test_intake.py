@@ -99,7 +99,7 @@ def test_another_nodes_source_is_not_removed(store, broker):
 
 
 def test_large_blocks_fill_a_channel_before_many_do(store, broker, monkeypatch):
-    monkeypatch.setattr(intake, "CAPACITY_BYTES", 100_000)
+    monkeypatch.setattr(intake, "LIVE_CAPACITY_BYTES", 100_000)
     layout = MessageLayout("text")
     store.open("t", layout, known_readers=["r"])
     store.join("t", "r")
@@ -114,6 +114,22 @@ def test_large_blocks_fill_a_channel_before_many_do(store, broker, monkeypatch):
         store.write("t", decode([Message(b"x")], layout, now_ms=1), layout, first=number, now_ms=1)
     Channels(broker).commit(keys.intake("t"), "r", Channels(broker).info(keys.intake("t")).last)
     assert not store.is_full("t")
+
+
+def test_what_is_kept_for_copies_takes_no_room_from_what_waits(store, broker, monkeypatch):
+    monkeypatch.setattr(intake, "CAPACITY_BLOCKS", 4)
+    channels, name = Channels(broker), keys.intake("t")
+    token = store.open("t", LAYOUT, known_readers=["r"])
+    store.join("t", "r")
+    channels.join(name, keys.copies_reader("r"), where=channels.info(name).last)
+    for number in range(9):
+        write(store, b'{"a": 1}', first=number, token=token)
+    assert store.is_full("t")
+    with pytest.raises(Full):
+        write(store, b'{"a": 1}', first=9)
+    channels.commit(name, "r", channels.info(name).last)
+    assert channels.info(name).blocks == 9 and not store.is_full("t")
+    write(store, b'{"a": 1}', first=9)
 
 
 def test_a_dead_letter_is_kept_whatever_its_place_is_called(store):

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
+LIVE_CAPACITY_BYTES = 64 << 20  # that wait in the channel of a live source, by the usual size of its blocks of late
 CROWDED_CAPACITY_BLOCKS = 16  # of the largest channels of a broker that is well used
 OPEN_CAPACITY_BLOCKS = 2_048  # of a writer in real-time mode, whose blocks have few events
 EVENTS_KEPT = 1_000  # of what nodes tell of their slots and queries

@@ -48,7 +48,8 @@ class ChannelInfo:
     ``duplicates`` those of them that repeated a batch. ``readers`` are the offsets that readers have committed;
     ``limits`` the last entries for readers whose place in the channel ends, or has ended, for good; ``spills`` those up
     to which a reader's node has on disk what it has not read. ``skips`` are the last steps of readers over what they
-    gave up, ``lost`` is how much that was in all; ``losing`` are the readers that were asked to give up more."""
+    gave up, ``lost`` is how much that was in all; ``losing`` are the readers that were asked to give up more. Blocks of
+    a live source usually have ``block_bytes``."""
 
     channel: str
     schema_json: str | None
@@ -66,6 +67,7 @@ class ChannelInfo:
     skips: dict[str, Skip] = field(default_factory=dict)
     lost: dict[str, Lost] = field(default_factory=dict)
     losing: frozenset[str] = frozenset()
+    block_bytes: int = 0
 
     def reads_on_after(self, reader: str, offset: Offset) -> Offset:
         """The entry behind which a reader reads on, by the entry that its checkpoint is at: behind what it gave up."""
@@ -97,6 +99,7 @@ def info_of(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo
             reader: Lost(int(meta.get(keys.lost(reader, "blocks"), 0)), int(events)) for name, events in meta.items()
             if name.startswith(LOST_EVENTS) for reader in (name.removeprefix(LOST_EVENTS),)},
         losing=frozenset(name.removeprefix(LOSE) for name in meta if name.startswith(LOSE)),
+        block_bytes=int(meta.get("block", 0)),
     )
 
 

@@ -19,7 +19,8 @@ import redis
 
 FOLDER = Path(__file__).parent / "lua"
 SHARED, FREES = "trim", "frees"
-NEEDS_TRIM = frozenset({"write", "commit", "register", "join", "unregister", "spill", "skip", "intake", "waiting"})
+NEEDS_TRIM = frozenset((
+    "write", "commit", "register", "join", "unregister", "spill", "skip", "intake", "intake_room", "waiting"))
 # They run while the broker is full, too.
 MAKES_ROOM = frozenset({"blocks", "bounded", "commit", "unregister", "spill", "skip"})
 ALONE = (

@@ -17,7 +17,7 @@ import redis
 
 from scheduler.model.bounds import DEAD_LETTERS
 from workers.engine.channels import block_codec, keys, scripts
-from workers.engine.channels.channel_config import CAPACITY_BLOCKS
+from workers.engine.channels.channel_config import CAPACITY_BLOCKS, LIVE_CAPACITY_BYTES
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connector_leases import Holding
 from workers.engine.letters import KeptLetter
@@ -26,7 +26,6 @@ from workers.engine.slot_values import answers_of
 from .contract import DeadLetter, Position
 from .formats import Decoded, MessageLayout
 
-CAPACITY_BYTES = 64 << 20  # of a channel, by the usual size of its blocks of late
 PLACE_CHARACTERS = 300
 READERS = "readers"  # in the state: every fragment that has read the source
 
@@ -190,12 +189,8 @@ class IntakeStore:
 
     def is_full(self, task: str) -> bool:
         """True where the channel has no room, for more blocks or for more bytes, or the broker is nearly full."""
-        channel = keys.intake(task)
-        pipeline = self._broker.pipeline(transaction=False)
-        pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity").hget(keys.connector(task), "block")
-        pipeline.exists(keys.CROWDED)
-        blocks, capacity, block_bytes, is_crowded = pipeline.execute()
-        return bool(is_crowded) or blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
+        names = [key(keys.intake(task)) for key in (keys.channel, keys.meta, keys.readers)]
+        return scripts.run(self._broker, "intake_room", names, [LIVE_CAPACITY_BYTES]) != b""
 
     def is_resting(self, task: str) -> bool:
         """True where nobody reads the source now, or it is not open."""
@@ -240,7 +235,7 @@ class IntakeStore:
             keys.connector(task), keys.dead_letters(task), keys.posted(task), keys.answers(task)]
         arguments: list[Any] = [
             "" if token is None else token, first, count, block, now_ms,
-            "" if position is None else json.dumps(position), once.key, keep_dead, len(letters), CAPACITY_BYTES,
+            "" if position is None else json.dumps(position), once.key, keep_dead, len(letters), LIVE_CAPACITY_BYTES,
             once.digest, once.answer,
             *(part for letter in letters[-min(keep_dead, DEAD_LETTERS.most):]
               for part in (_text(letter.reason), _text(letter.place), letter.sample))]

@@ -19,7 +19,7 @@ import redis
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
+from scheduler.elasticity.copied_queries import CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
 from scheduler.elasticity.query_copies import BatchCopy, copied_places, counting_copies, lacked_batches
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
@@ -39,6 +39,7 @@ from ..transport.copy_takeover import HELD
 from ..transport.news import AHEAD, COPY, NEWER, Broken, News
 from ..transport.parcels import PIECE_BYTES, Manifests, Parcels
 from .inputs import channels_of
+from .kept_inputs import KeptInputs
 from .reconcile import Actual, CopyState, FragmentState
 
 LOOK_MS = 500
@@ -64,7 +65,7 @@ class QueryCopies:
         self._rests: dict[str, bool] = {}
         self._facts: dict[str, dict[str, Any]] = {}  # by fragment
         self._lacked_ms: dict[str, dict[int, int]] = {}  # by fragment: batches that its oldest copy lacks
-        self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
+        self._inputs = KeptInputs(self._channels)
         self._without_copies: set[str] = set()  # fragments of which nothing is kept for copies
         self._bases: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
         self._looked_at: set[str] = set()  # fragments whose copies here were looked at, whether they are there
@@ -311,22 +312,11 @@ class QueryCopies:
         """Why there is no copy of a fragment's state for now; empty where there is to be one."""
         if not nodes:
             return self._why_fewer(nodes, living)
-        return BEHIND if self._is_crowded(fragment) else ""
+        return self._inputs.why_not_kept(fragment, now_ms=self._clock_ms())
 
     def _why_fewer(self, nodes: Collection[str], living: Collection[str]) -> str:
         others = len({*living} - {self._node_store.node})
         return why_fewer(self._most, chosen=len(nodes), others=others)
-
-    def _is_crowded(self, fragment: WantedFragment) -> bool:
-        """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a
-        slow reader goes on from its node's disk, where no other node could read on."""
-        shared = [item.channel for item in fragment.inputs if item.shared or keys.is_intake(item.channel)]
-        infos, _ = self._channels.look(shared) if shared else ({}, {})
-        share = 4 if fragment.id in self._crowded else 2
-        is_crowded = any(
-            info.blocks > info.retain + info.capacity // share or fragment.id in info.spills for info in infos.values())
-        (self._crowded.add if is_crowded else self._crowded.discard)(fragment.id)
-        return is_crowded
 
     def _keep_nothing(self, fragment: WantedFragment) -> None:
         """Nobody is to hold its state: nothing is kept for copies, once it repeats no batch of another."""

@@ -1,8 +1,8 @@
 -- Appends what a live source gave: a block of events, what could not be read, and the position after both, or nothing.
 -- KEYS: stream, meta, readers, state, dead letters, idempotency keys, answers
 -- ARGV: token ('' for whoever may push), number of the first event, events, payload, now in ms, position (JSON, '' as it
---       was), idempotency key or '', most dead letters kept, how many there are, most bytes that the channel should
---       hold, digest of what came under the key, its answer (JSON, '' where it is refused and keeps no key), then for
+--       was), idempotency key or '', most dead letters kept, how many there are, most bytes that should wait in the
+--       channel, digest of what came under the key, its answer (JSON, '' where it is refused and keeps no key), then for
 --       each of the newest dead letters: reason, place, sample
 -- Returns the blocks that are there then; where the idempotency key was taken before, its answer. Who pushes is refused
 -- where the key was for something else (`WEIRUSED`), the channel is full, or nobody reads; and where another pushed
@@ -26,10 +26,8 @@ if key ~= '' and redis.call('ZSCORE', posted, key) then
 end
 if token == '' then
   if redis.call('HLEN', readers) == 0 then return refuse('WEIRPAUSED', 'nobody reads it') end
-  if redis.call('EXISTS', 'weir:crowded') == 1 then return refuse('WEIRFULL', 'the broker is nearly full') end
-  local blocks = redis.call('XLEN', stream)
-  local bytes = blocks * tonumber(redis.call('HGET', state, 'block') or 0)
-  if blocks > tonumber(channel[1]) or bytes > tonumber(ARGV[10]) then return refuse('WEIRFULL', 'it is full') end
+  local full = why_full(stream, meta, readers, tonumber(ARGV[10]))
+  if full ~= '' then return refuse('WEIRFULL', full) end
 end
 local seq = tonumber(redis.call('HGET', state, 'seq') or 0)
 if seq ~= first then return refuse('WEIRMOVED', 'the next number is ' .. string.format('%.0f', seq)) end
@@ -40,9 +38,9 @@ if events > 0 then
   redis.call('HSET', meta, 'last', id, 'last_fence', channel[3] or '0')
   redis.call('HINCRBY', meta, 'bytes', #ARGV[4])
   -- The usual size of a block of late: with how many there are, what the channel holds.
-  local usual = tonumber(redis.call('HGET', state, 'block') or #ARGV[4])
-  usual = string.format('%.0f', usual + (#ARGV[4] - usual) / 8)
-  redis.call('HSET', state, 'seq', string.format('%.0f', seq + events), 'at', now, 'block', usual)
+  local usual = tonumber(redis.call('HGET', meta, 'block') or #ARGV[4])
+  redis.call('HSET', meta, 'block', string.format('%.0f', usual + (#ARGV[4] - usual) / 8))
+  redis.call('HSET', state, 'seq', string.format('%.0f', seq + events), 'at', now)
   if redis.call('HLEN', readers) == 0 then trim(stream, meta, readers) end
   redis.call('PUBLISH', stream, id)
 end

@@ -48,6 +48,22 @@ local function released(meta, readers)
   return slowest
 end
 
+-- The reason why a live source's channel takes no more, '' where it does: too many blocks wait there for a reader, or
+-- too many bytes by the usual size of blocks (`block`). Those that copies of a reader's state keep take no room.
+local function why_full(stream, meta, readers, most_bytes)
+  if redis.call('EXISTS', 'weir:crowded') == 1 then return 'the broker is nearly full' end
+  local settings = redis.call('HMGET', meta, 'capacity', 'block', 'last')
+  local blocks, last = redis.call('XLEN', stream), parts(settings[3] or '0-0')
+  local places = redis.call('HLEN', readers) <= most_readers and redis.call('HGETALL', readers) or {}
+  local waiting
+  for i = 1, #places, 2 do
+    if string.sub(places[i], -7) ~= '~copies' then waiting = math.max(waiting or 0, last - parts(places[i + 1])) end
+  end
+  blocks = math.min(blocks, waiting or blocks)
+  local is_full = blocks > tonumber(settings[1] or 0) or blocks * tonumber(settings[2] or 0) > most_bytes
+  return is_full and 'it is full' or ''
+end
+
 local function trim(stream, meta, readers)
   local before = redis.call('XLEN', stream)
   if before == 0 then return 0 end
