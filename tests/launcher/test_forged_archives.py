@@ -54,6 +54,14 @@ FORGED = {
     "a file that is a folder": FACTS | {"files": {"nodes/a": ENTRY, "nodes/a/b": ENTRY}},
     "a time that is none": FACTS | {"files": {"nodes/a": ENTRY | {"mtime_ns": 1 << 70}}},
     "a name that is none": FACTS | {"files": {"nodes/\ud800": ENTRY}},
+    "a name that is too long": FACTS | {"files": {"nodes/" + "a" * 300: ENTRY}},
+    "a path that is too long": FACTS | {"files": {"nodes/" + "a/" * 2000 + "a": ENTRY}},
+    "a folder that should be a file": FACTS | {"files": {"broker.keys/a": ENTRY}},
+    "a file that should be a folder": FACTS | {"files": {"nodes": ENTRY}},
+    "migrations that are none": FACTS | {"files": {}, "migrations": 5},
+    "names of migrations that are none": FACTS | {"files": {}, "migrations": {"teams": [5]}},
+    "a version that is none": FACTS | {"files": {}, "weir": {}},
+    "slots that are none": FACTS | {"files": {}, "slots": "5"},
     "more than it says": FACTS | {"files": {"nodes/bomb": ENTRY}}}
 
 
@@ -65,6 +73,23 @@ def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, ca
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
     assert "damaged" in capsys.readouterr().out
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
+
+
+def test_an_archive_that_lacks_what_nothing_goes_on_without_is_refused_in_a_line(tmp_path, capsys):
+    for files, lacking in (({}, "broker.keys"), ({"broker.keys": ENTRY}, "weir.sqlite3")):
+        path = forged(tmp_path / "weir.backup", FACTS | {"files": files}, **dict.fromkeys(files, b"text"))
+        assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
+        assert f"has no {lacking}" in capsys.readouterr().out
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
+
+
+def test_what_an_archive_says_of_itself_does_not_steer_the_terminal(tmp_path, capsys):
+    files, turned = {"broker.keys": ENTRY, "weir.sqlite3": ENTRY}, "\x1b[31m\u202e\r"
+    path = forged(tmp_path / "weir.backup", FACTS | {
+        "files": files, "weir": turned, "made_at": turned, "left_out": [turned]}, **dict.fromkeys(files, b"text"))
+    assert backup_cli.main(["restore", str(path), "--dry-run", "--data-dir", str(tmp_path / "data")]) == 0
+    printed = capsys.readouterr().out
+    assert r"not in it: \x1b[31m\u202e\r" in printed and all(line.isprintable() for line in printed.splitlines())
 
 
 def test_a_manifest_is_no_longer_than_the_files_of_its_archive_make_it(tmp_path, capsys):
