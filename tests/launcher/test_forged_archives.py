@@ -37,6 +37,7 @@ def forged(path: Path, manifest: object, **files: bytes) -> Path:
 FACTS = {
     "weir": "x", "made_at": "x", "database": "sqlite", "nodes": [], "slots": 0, "paused_ms": 0, "keys": 0,
     "migrations": {}, "left_out": [], "format": 1}
+LONG_NAME, LONG_PATH = "nodes/" + "a" * 300, "nodes/" + "a/" * 2000 + "a"
 ENTRY = {"size": 4, "sha256": hashlib.sha256(b"text").hexdigest(), "mtime_ns": 0}
 FORGED = {
     "a list": [], "a text": '"x"', "a number": 5, "no JSON": "{", "deep": "[" * 100_000, "nothing": {},
@@ -54,8 +55,8 @@ FORGED = {
     "a file that is a folder": FACTS | {"files": {"nodes/a": ENTRY, "nodes/a/b": ENTRY}},
     "a time that is none": FACTS | {"files": {"nodes/a": ENTRY | {"mtime_ns": 1 << 70}}},
     "a name that is none": FACTS | {"files": {"nodes/\ud800": ENTRY}},
-    "a name that is too long": FACTS | {"files": {"nodes/" + "a" * 300: ENTRY}},
-    "a path that is too long": FACTS | {"files": {"nodes/" + "a/" * 2000 + "a": ENTRY}},
+    "a name that is too long": FACTS | {"files": {LONG_NAME: ENTRY}},
+    "a path that is too long": FACTS | {"files": {LONG_PATH: ENTRY}},
     "a folder that should be a file": FACTS | {"files": {"broker.keys/a": ENTRY}},
     "a file that should be a folder": FACTS | {"files": {"nodes": ENTRY}},
     "migrations that are none": FACTS | {"files": {}, "migrations": 5},
@@ -67,7 +68,8 @@ FORGED = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, capsys):
-    texts = ("a", "jvm/weir-channels.jar", "broker/users.acl", "secret_key", "nodes/a", "nodes/a/b")
+    texts = ("a", "jvm/weir-channels.jar", "broker/users.acl", "secret_key", "nodes/a", "nodes/a/b", "nodes",
+             "broker.keys/a", LONG_NAME, LONG_PATH)
     path = forged(tmp_path / "weir.backup", FORGED[name], **{
         **dict.fromkeys(texts, b"text"), "nodes/bomb": b"\0" * (32 << 20)})
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
