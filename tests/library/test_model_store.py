@@ -66,6 +66,14 @@ def test_teams_and_names_are_apart(store):
     assert stored_text(store, FARES) is None
 
 
+def test_a_version_whose_time_no_page_could_write_is_none(store):
+    first = put(store, 1, born_ms=1)
+    for number, born in enumerate(("inf", "-1", "1e300", "253402300800000"), start=2):  # a slot may write any
+        put(store, number, born_ms=1, keep=9)
+        store.zadd(FARES.key, {f"{number:0>12}|{number}-{number:010x}": born})
+    assert [model.version for model in model_versions(store, "city")] == [first]
+
+
 class Asking:
     """A predict task in one Python worker, by a clock of its own."""
 

@@ -7,11 +7,12 @@ the same versions in the same places.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from scheduler.contracts.moments import LATEST_MS
 
 from .models import UnreadableModel, read_model
 
@@ -121,7 +122,7 @@ def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVers
         models[name] = [
             StoredVersion(version, int(born), texts[version])
             for member, born in reversed(broker.zrange(model.key, 0, -1, withscores=True))
-            if (version := member.partition("|")[2]) in texts and math.isfinite(born)]
+            if (version := member.partition("|")[2]) in texts and 0 <= born <= LATEST_MS]
     return models
 
 
