@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from dashboard.approvals.demands import BY_POLICY, BY_WEIR, asks_of, team_demands
+from dashboard.approvals.emergency_stops import is_emergency_stop
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
@@ -20,7 +21,7 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
     """
     by_itself = _is_weirs(proposal) and (proposal.round is None or proposal.round.mode == ACTS)
     options = proposal.plan.options
-    if options.get("at_once") or (by_itself and options.get("why")):
+    if is_emergency_stop(proposal.plan.kind, options) or (by_itself and options.get("why")):
         # An emergency stop; its team chose it beforehand (`services.guarding`); or no output changes (isolation).
         demands = []
     else:
