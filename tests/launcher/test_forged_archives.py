@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -99,6 +100,16 @@ def test_a_manifest_is_no_longer_than_the_files_of_its_archive_make_it(tmp_path,
     path = forged(tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}}) + " " * (17 << 20))
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
     assert "damaged: manifest.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("make", ["symlink_to", "hardlink_to"])
+def test_an_archive_is_written_into_no_file_of_somebody_else(tmp_path, make: str):
+    (tmp_path / "theirs").write_text("kept")
+    getattr(tmp_path / f".weir.backup.{os.getpid()}.part", make)(tmp_path / "theirs")
+    path = tmp_path / "weir.backup"
+    zip_archive.write(path, zip_archive.Manifest(**FACTS), {}, progress=lambda *_: None)
+    assert (tmp_path / "theirs").read_text() == "kept" and not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600 and path.stat().st_nlink == 1
 
 
 @pytest.mark.parametrize("name", ["a" * 80, "\u00e4" * 60, "\U0001f30a" * 30])

@@ -77,8 +77,9 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     total, done, entries = sum(size for _, size in sources.values()) or 1, 0, {}
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    temporary.unlink(missing_ok=True)
+    try:  # a file or link that another user has put there is neither written nor kept
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
                 for name, (source, size) in sorted(sources.items()):
                     entries[name] = _add(archive, name, source, size)
