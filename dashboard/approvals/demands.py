@@ -16,6 +16,7 @@ from dashboard.operations.live_view.handover_pauses import expected_pause_ms
 from dashboard.teams.models import Membership, Role, Team, User
 from scheduler.approving import RANKS, Approval, ApprovalDemand, ApproverRole, Closure, DemandStatus, case_of, status_of
 from scheduler.model.effects import reached_by
+from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import kind_of
@@ -131,16 +132,35 @@ def still_needed(proposal: Proposal, *, at: datetime) -> str:
     return f"It needs {' and '.join(lacking)}." if lacking else ""
 
 
-def closure_of(asks: Iterable[Ask], *, at: datetime) -> tuple[Team, Closure] | None:
+class TeamIsFrozen(WeirError):
+    """A team's freeze or windows hold, and what is asked for may change what its dataflows give."""
+
+    code = "team_is_frozen"
+
+
+def closure_of(teams: Iterable[Team], *, at: datetime) -> tuple[Team, Closure] | None:
     """The team whose freeze or windows keep a plan from being enacted for longest now; None where nothing does.
 
     By the rules that each team has now: a freeze holds for what was proposed before it, too.
     """
-    teams = {ask.team_id: ask.team for ask in asks}
+    by_id = {team.pk: team for team in teams}
     closures = [
-        (teams[team_id], closure) for team_id, (_, rules) in current_rules(teams).items()
+        (by_id[team_id], closure) for team_id, (_, rules) in current_rules(by_id).items()
         if (closure := rules.closed(ms_of(at))) is not None]
     return max(closures, key=lambda entry: entry[1].until_ms or float("inf"), default=None)
+
+
+def require_open(plan: Plan, *, owner: Team, at: datetime) -> None:
+    """Raise ``TeamIsFrozen`` where a freeze or the windows of a team keep what a plan did from being taken back now."""
+    closed = closure_of([owner, *Team.objects.filter(slug__in=plan.touched_teams)], at=at)
+    if closed is None:
+        return
+    team, closure = closed
+    until = moment_of(closure.until_ms)
+    raise TeamIsFrozen(
+        f"{team.name} lets nothing be changed now ({closure.reason}), so what is done is not taken back.",
+        remedy=f"Wait until {until:%Y-%m-%d %H:%M} UTC." if until else f"Ask an approver of {team.name}.",
+        team=team.slug)
 
 
 def approvers(demanded: Iterable[tuple[Team, str]], *, besides: Iterable[int | None] = ()) -> dict[int, list[str]]:

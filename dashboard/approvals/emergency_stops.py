@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from dashboard.approvals.lifecycle import DONE, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.lifecycle import PAUSED, PAUSING
-from scheduler.model.plan_kinds import names_where
+from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,12 @@ class EmergencyStop:
     by: str
     at: datetime
     reason: str
+
+
+def is_emergency_stop(kind: str, options: Mapping[str, Any]) -> bool:
+    """True if a plan of a kind, with these options, is an emergency stop: a pause at once. A switch may be at once as
+    well, which says that nothing warms up, and is reviewed as any other."""
+    return PLAN_KINDS[kind].rests and bool(options.get("at_once"))
 
 
 def emergency_stops(dataflows: Collection[UUID | str] | None = None) -> dict[str, EmergencyStop]:
@@ -38,4 +45,4 @@ def emergency_stops(dataflows: Collection[UUID | str] | None = None) -> dict[str
         key: EmergencyStop(
             proposal.pk, proposal.dataflow.name, proposal.dataflow.team_id, proposal.author_name, proposal.approved_at,
             proposal.plan.options["why"])
-        for key, proposal in newest.items() if proposal.plan.options.get("at_once")}
+        for key, proposal in newest.items() if is_emergency_stop(proposal.plan.kind, proposal.plan.options)}

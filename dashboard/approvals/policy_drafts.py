@@ -18,6 +18,7 @@ from scheduler.guards.guard_values import ACTIVATION, InvalidGuard
 from scheduler.guards.policy_sources import CONTROLLERS, PEOPLE, RULES
 from scheduler.model.columns import nearest
 from scheduler.model.errors import NotFound
+from scheduler.model.positions import TURNED, TURNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
             f"Activation guards of {element.task} leave a controller nothing to choose.",
             remedy="Let its guards be of the kind value, or rules be the source.", alternate=names[0])
     texts = [*guards.values(), *(value for value in values.values() if isinstance(value, str))]
+    if any(TURNING.search(text) for text in texts):
+        raise InvalidGuard(TURNED[0], remedy=TURNED[1], element=element.task)
     # What is approved already may be named as it is: of those who share the task, another may have proposed it.
     streams = {**element.policy.streams, **streams_for(element, texts)}
     catalog = catalog_with(element, streams)

@@ -26,6 +26,7 @@ from scheduler.model.errors import WeirError
 
 log = structlog.get_logger(__name__)
 PROGRAMS = ("/api/", "/live/", "/ingest/", "/static/", "/metrics")
+UTF_8 = ("utf-8", "utf8")
 GetResponse = Callable[[HttpRequest], HttpResponse]
 
 # The hash is that of the empty string: Plotly inserts one empty <style> and fills it through the CSSOM.
@@ -71,7 +72,8 @@ class NotStored:
 
 
 class RequestLimits:
-    """Refuses what no view should see: NUL in an address. Bodies have their bounds before Django."""
+    """Refuses what no view should see: NUL in an address, and forms that say they are no UTF-8. Bodies have their
+    bounds before Django."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -84,6 +86,9 @@ class RequestLimits:
 def _refusal(request: HttpRequest) -> WeirError | None:
     if "\0" in request.path or any("\0" in text for pair in request.GET.lists() for text in (pair[0], *pair[1])):
         return BadInput("The address holds a NUL character.", remedy="Remove it.")
+    if request.content_type == "multipart/form-data" and (request.encoding or "utf-8").lower() not in UTF_8:
+        # Python has encodings that are of no text, such as base64, by which Django would fail.
+        return BadInput("The form is not in UTF-8.", remedy="Send it in UTF-8.")
     return None
 
 

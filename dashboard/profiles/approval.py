@@ -9,7 +9,7 @@ or resumed, before each trial, and while it is under way; the node refuses a tri
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dashboard import jobs
@@ -19,10 +19,13 @@ from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.targets import SweepTarget
 from dashboard.teams.models import Role
 from dashboard.teams.permissions import Viewer, viewer_of
+from scheduler.model.alternates import alternates_in
 from scheduler.model.canonical import canonical_json
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import PermissionDenied, WeirError
 from scheduler.model.task_types import TaskType
+
+_TypeAndConfig = tuple[str, Mapping[str, Any]]
 
 
 class NotApproved(WeirError):
@@ -91,7 +94,7 @@ def target_of(sweep: SweepRecord) -> SweepTarget:
 
 def _reaching(target: SweepTarget) -> Iterator[tuple[str, str]]:
     """The types with outside effects that would run, and what they reach."""
-    for name, config in _chain(target):
+    for name, config in _with_alternates(_chain(target)):
         declared = jobs.task_types().get(name)
         if needs_approval(declared, config):
             yield name, effects_in_words(declared)
@@ -99,7 +102,8 @@ def _reaching(target: SweepTarget) -> Iterator[tuple[str, str]]:
 
 def _expressions(target: SweepTarget) -> Iterator[str]:
     """The types that would run whose configs hold expressions; feeds of a type by itself are the library's own."""
-    for name, _ in _chain(target) if target.tasks else [(target.task_type, target.config)]:
+    written = _chain(target) if target.tasks else [(target.task_type, target.config)]
+    for name, _ in _with_alternates(written):
         declared = jobs.task_types().get(name)
         if declared is not None and declared.has_expressions:
             yield name
@@ -113,10 +117,18 @@ def _may_approve(viewer: Viewer, target: SweepTarget) -> bool:
     return team_id is not None and viewer.has_role(team_id, Role.APPROVER)
 
 
-def _chain(target: SweepTarget) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _chain(target: SweepTarget) -> Iterator[_TypeAndConfig]:
     for task in target.feed:
         yield task["type"], task["config"]
     yield target.task_type, target.config
+
+
+def _with_alternates(tasks: Iterable[_TypeAndConfig]) -> Iterator[_TypeAndConfig]:
+    """These types and configs, and those of the alternates that dynamic tasks are done by."""
+    for name, config in tasks:
+        yield name, config
+        for alternate in alternates_in(name, config) if config else ():  # of a type alone nobody knows them
+            yield from ((step.type, step.config) for step in alternate.tasks)
 
 
 def _is_in_estate(target: SweepTarget) -> bool:

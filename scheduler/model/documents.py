@@ -29,7 +29,7 @@ from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .paths import path_in
-from .positions import Problems, TextPosition, UnreadableDocument, listed, place_in
+from .positions import TURNED, TURNING, Problems, TextPosition, UnreadableDocument, listed, place_in
 from .task_types import SWITCHING, WAVE, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -275,6 +275,8 @@ def _decoded(text: str | bytes, problems: Problems) -> str:
             "invalid_unicode", _position_after(text[: text.index("\0")]), "The file holds a null character.",
             "Save it as UTF-8 text.",
         )
+    if (turning := TURNING.search(text)) is not None:  # comments of YAML are read as well
+        raise problems.stop("invalid_unicode", _position_after(text[: turning.start()]), *TURNED)
     return text
 
 

@@ -12,6 +12,10 @@ from .errors import Problem
 
 MAX_PROBLEMS = 200
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+# Characters that show a text in another order than it has: who reviews it would read another text than runs.
+TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+TURNED = (
+    "The text holds a character that turns the direction of text.", "Remove it: reviewers would read another text.")
 _LONGEST_LIST = 20  # names that a message lists
 _MAX_COMPARISONS = 100_000  # for nearest names, over a whole document
 
@@ -131,7 +135,10 @@ class Problems:
         return UnreadableDocument()
 
     def clean(self, text: str, position: TextPosition) -> str:
-        """The text, without what no database or channel can hold; reports what it takes out."""
+        """The text, without what no database or channel can hold, or turns its direction; reports what it takes out."""
+        if TURNING.search(text) is not None:
+            self.add("invalid_unicode", position, *TURNED)
+            text = TURNING.sub("�", text)
         if _UNSTORABLE.search(text) is None:
             return text
         self.add(

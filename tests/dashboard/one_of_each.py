@@ -246,14 +246,19 @@ class Everything:
             self._clients[name].force_login(world.users[name], backend="dashboard.teams.logins.ThrottledBackend")
         deactivate(actor=world.root, username=LEFT)
 
-    def mark(self, who: str, method: str, pattern: str) -> str:
-        """What comes of one request; what it changed is taken back. Empty where the address has no such method."""
+    def body_of(self, pattern: str) -> dict[str, Any]:
+        """The fields that are sent to an address."""
+        return QUERIES.get(pattern) or self._bodies.get(pattern, {})
+
+    def mark(self, who: str, method: str, pattern: str, body: dict[str, Any] | None = None) -> str:
+        """What comes of one request, with the fields that fit the address where no others are given; what it changed is
+        taken back. Empty where the address has no such method."""
         names = self._names | self._of_pattern.get(pattern, {})
         path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda name: str(names[name[1]]), pattern)
         before, point = AuditEntry.objects.count(), transaction.savepoint()
         try:
-            body = QUERIES.get(pattern) or self._bodies.get(pattern, {})
-            response = self._ask((self._clients | self._tokens)[who], method, path, body)
+            fields = self.body_of(pattern) if body is None else body
+            response = self._ask((self._clients | self._tokens)[who], method, path, fields)
             has_changed = AuditEntry.objects.count() > before
         finally:
             transaction.savepoint_rollback(point)

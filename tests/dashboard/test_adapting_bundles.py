@@ -6,15 +6,18 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from dashboard import jobs, node_calls
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal, roll_back_proposal
+from dashboard.approvals.services import prepare_proposal, propose_schedule, roll_back_proposal, set_rules
+from dashboard.approvals.services.plan_holds import enact_held
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_goals
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
 from dashboard.operations.estate_store.estate_loader import load_estate
+from scheduler.approving import Freeze, Rules
 from scheduler.controllers.evidence.minute_forecasts import MinuteForecast, MinuteForecasts
 from scheduler.history.series import QUERY, Series
 from scheduler.model.costs import Costs
@@ -149,6 +152,22 @@ def test_a_schedule_that_is_done_is_taken_back_by_hand_too(profiled: World, reco
     assert done.status == "done" and bundles(record) > before
     enacted(roll_back_proposal(actor=profiled.ana, proposal_id=done.pk))
     assert bundles(record) == before
+
+
+def test_what_a_person_chooses_in_its_place_is_reviewed(profiled: World, loop: Loop, record: DataflowRecord) -> None:
+    """In a freeze the plan of a controller that acts is held, and an engineer may still choose another schedule."""
+    now_ms = round(timezone.now().timestamp() * 1000)
+    freeze = Rules(freezes=(Freeze(now_ms - 1000, now_ms + 3_600_000, "holidays"),))
+    set_rules(actor=profiled.ana, team=profiled.city, rules=freeze)
+    comes(loop, record, 40.0)
+    loop.run()
+    held = decided()
+    assert held.status == "pending" and held.held and not held.teams.exists()
+    chosen = prepare_proposal(
+        proposal_id=propose_schedule(actor=profiled.carla, dataflow_id=record.pk, choice=at(30)).pk)
+    assert (chosen.pk, chosen.chosen_by, chosen.held) == (held.pk, profiled.carla, None)
+    assert enact_held(at=timezone.now() + timedelta(hours=2)) == []
+    assert [team.slug for team in chosen.teams.all()] == ["city"], "it has to approve"
 
 
 @pytest.mark.long  # test_controllers.py has recommendations

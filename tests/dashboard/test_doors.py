@@ -125,6 +125,16 @@ def test_no_route_takes_a_large_body_of_somebody_who_is_not_known(
         assert announced.taken <= len(CHUNK)
 
 
+@pytest.mark.parametrize(("charset", "status"), [("base64", 400), ("rot13", 400), ("utf-16", 400), ("UTF-8", 403)])
+def test_a_form_in_an_encoding_of_no_text_is_refused_and_not_failed_by(charset: str, status: int) -> None:
+    """Anybody could have a traceback logged by each: Python knows ``base64`` as an encoding."""
+    body = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nb\r\n--x--\r\n'
+    answer = submit("POST", "/login/", {
+        "Content-Type": f"multipart/form-data; boundary=x; charset={charset}", "Content-Length": str(len(body)),
+        "Cookie": f"weir_csrf={'a' * 32}"}, body=body)
+    assert answer.status == status and ("not in UTF-8" in answer.body.decode()) is (status == 400)
+
+
 def test_no_route_takes_more_than_a_document_of_somebody_who_is(
     committed_world: World, nothing_on_disk: None, quick: None
 ) -> None:

@@ -85,6 +85,11 @@ def test_the_policy_that_is_in_force_is_no_proposal(world: World, record: Datafl
         proposed(world, record, None, version=7)
 
 
+def test_a_guard_that_reviewers_would_read_in_another_order_is_refused(world: World, record: DataflowRecord) -> None:
+    with pytest.raises(InvalidGuard, match="direction"):
+        proposed(world, record, PolicyDraft({"few": "rate > 5 /* \u202e */"}))
+
+
 def test_a_policy_of_a_shared_task_is_reviewed_by_all_who_share_it(world: World, record: DataflowRecord) -> None:
     running(world.mo, world.mobility, switched("roads"), world.ben, world.ana)
     proposal = proposed(world, record)

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.approvals.demands import TeamIsFrozen
 from dashboard.approvals.lifecycle import (
     DONE,
     EXECUTING,
@@ -29,6 +30,7 @@ from dashboard.approvals.services import (
     remove_dataflow,
     resume_dataflow,
     roll_back_proposal,
+    set_rules,
     submit_dataflow,
 )
 from dashboard.audit.models import AuditEntry
@@ -37,6 +39,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
 from dashboard.plans.joining_options import InvalidBeginning
 from dashboard.plans.selectors import plan_of
+from scheduler.approving import Freeze, Rules
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.building import (
     World,
@@ -237,6 +240,18 @@ def test_a_fusion_that_is_done_is_cut_again_whatever_came_since(world: World, fr
     cut = {part.kept_tasks for part in after.fragments.values()}
     assert {part.kept_tasks for part in before.fragments.values()} <= cut and len(cut) == 3
     assert enacted(undone).status == ROLLED_BACK and status(fragmented) == "running"
+
+
+def test_what_is_done_is_not_taken_back_in_a_freeze(world: World, fragmented: DataflowRecord):
+    proposal = enacted(approved(prepared(defragment_dataflow(actor=world.carla, dataflow_id=fragmented.pk)), world.ana))
+    now_ms, estate = round(timezone.now().timestamp() * 1000), load_estate()
+    freeze = Rules(freezes=(Freeze(now_ms - 1000, now_ms + 3_600_000, "holidays"),))
+    set_rules(actor=world.abe, team=world.city, rules=freeze)
+    with pytest.raises(TeamIsFrozen, match="holidays"):
+        roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert load_estate() == estate
+    set_rules(actor=world.abe, team=world.city, rules=Rules())
+    assert roll_back_proposal(actor=world.ana, proposal_id=proposal.pk).status == ROLLING_BACK
 
 
 def test_a_fusion_that_was_changed_since_is_not_cut_again(world: World, fragmented: DataflowRecord):

@@ -12,9 +12,9 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.demands import ms_of
+from dashboard.approvals.demands import TeamIsFrozen, ms_of
 from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow, set_rules
-from dashboard.approvals.services.reader_choices import TeamIsFrozen, choose_when_behind, set_when_behind
+from dashboard.approvals.services.reader_choices import choose_when_behind, set_when_behind
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate

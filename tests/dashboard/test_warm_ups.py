@@ -112,6 +112,13 @@ def test_what_was_cancelled_meanwhile_is_not_switched_on(world: World, record: D
     assert prepare_proposal(proposal_id=ends[0].pk).plan.error["code"] == InvalidTransition.code
 
 
+def test_what_does_not_warm_up_is_reviewed_all_the_same(world: World, record: DataflowRecord) -> None:
+    """An emergency stop is at once, too, and nobody has to approve that."""
+    proposal = prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="short", at_once=True).pk)
+    assert (proposal.status, [team.slug for team in proposal.teams.all()]) == (PENDING, ["city"])
+
+
 def test_people_end_and_cancel_a_warm_up(world: World, record: DataflowRecord) -> None:
     by_hand(world, record, "short")
     by_hand(world, record, "long")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def forged(path: Path, manifest: object, **files: bytes) -> Path:
 FACTS = {
     "weir": "x", "made_at": "x", "database": "sqlite", "nodes": [], "slots": 0, "paused_ms": 0, "keys": 0,
     "migrations": {}, "left_out": [], "format": 1}
+LONG_NAME, LONG_PATH = "nodes/" + "a" * 300, "nodes/" + "a/" * 2000 + "a"
 ENTRY = {"size": 4, "sha256": hashlib.sha256(b"text").hexdigest(), "mtime_ns": 0}
 FORGED = {
     "a list": [], "a text": '"x"', "a number": 5, "no JSON": "{", "deep": "[" * 100_000, "nothing": {},
@@ -54,12 +56,21 @@ FORGED = {
     "a file that is a folder": FACTS | {"files": {"nodes/a": ENTRY, "nodes/a/b": ENTRY}},
     "a time that is none": FACTS | {"files": {"nodes/a": ENTRY | {"mtime_ns": 1 << 70}}},
     "a name that is none": FACTS | {"files": {"nodes/\ud800": ENTRY}},
+    "a name that is too long": FACTS | {"files": {LONG_NAME: ENTRY}},
+    "a path that is too long": FACTS | {"files": {LONG_PATH: ENTRY}},
+    "a folder that should be a file": FACTS | {"files": {"broker.keys/a": ENTRY}},
+    "a file that should be a folder": FACTS | {"files": {"nodes": ENTRY}},
+    "migrations that are none": FACTS | {"files": {}, "migrations": 5},
+    "names of migrations that are none": FACTS | {"files": {}, "migrations": {"teams": [5]}},
+    "a version that is none": FACTS | {"files": {}, "weir": {}},
+    "slots that are none": FACTS | {"files": {}, "slots": "5"},
     "more than it says": FACTS | {"files": {"nodes/bomb": ENTRY}}}
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, capsys):
-    texts = ("a", "jvm/weir-channels.jar", "broker/users.acl", "secret_key", "nodes/a", "nodes/a/b")
+    texts = ("a", "jvm/weir-channels.jar", "broker/users.acl", "secret_key", "nodes/a", "nodes/a/b", "nodes",
+             "broker.keys/a", LONG_NAME, LONG_PATH)
     path = forged(tmp_path / "weir.backup", FORGED[name], **{
         **dict.fromkeys(texts, b"text"), "nodes/bomb": b"\0" * (32 << 20)})
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
@@ -67,11 +78,38 @@ def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, ca
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
 
 
+def test_an_archive_that_lacks_what_nothing_goes_on_without_is_refused_in_a_line(tmp_path, capsys):
+    for files, lacking in (({}, "broker.keys"), ({"broker.keys": ENTRY}, "weir.sqlite3")):
+        path = forged(tmp_path / "weir.backup", FACTS | {"files": files}, **dict.fromkeys(files, b"text"))
+        assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
+        assert f"has no {lacking}" in capsys.readouterr().out
+        assert sorted(path.name for path in tmp_path.rglob("*")) == ["weir.backup"]
+
+
+def test_what_an_archive_says_of_itself_does_not_steer_the_terminal(tmp_path, capsys):
+    files, turned = {"broker.keys": ENTRY, "weir.sqlite3": ENTRY}, "\x1b[31m\u202e\r"
+    path = forged(tmp_path / "weir.backup", FACTS | {
+        "files": files, "weir": turned, "made_at": turned, "left_out": [turned]}, **dict.fromkeys(files, b"text"))
+    assert backup_cli.main(["restore", str(path), "--dry-run", "--data-dir", str(tmp_path / "data")]) == 0
+    printed = capsys.readouterr().out
+    assert r"not in it: \x1b[31m\u202e\r" in printed and all(line.isprintable() for line in printed.splitlines())
+
+
 def test_a_manifest_is_no_longer_than_the_files_of_its_archive_make_it(tmp_path, capsys):
     """It could be a gigabyte, packed in a megabyte, which took several gigabytes as JSON."""
     path = forged(tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}}) + " " * (17 << 20))
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
     assert "damaged: manifest.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("make", ["symlink_to", "hardlink_to"])
+def test_an_archive_is_written_into_no_file_of_somebody_else(tmp_path, make: str):
+    (tmp_path / "theirs").write_text("kept")
+    getattr(tmp_path / f".weir.backup.{os.getpid()}.part", make)(tmp_path / "theirs")
+    path = tmp_path / "weir.backup"
+    zip_archive.write(path, zip_archive.Manifest(**FACTS), {}, progress=lambda *_: None)
+    assert (tmp_path / "theirs").read_text() == "kept" and not path.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600 and path.stat().st_nlink == 1
 
 
 @pytest.mark.parametrize("name", ["a" * 80, "\u00e4" * 60, "\U0001f30a" * 30])

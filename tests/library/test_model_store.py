@@ -9,6 +9,8 @@ import redis
 
 from workers.library import predicting
 from workers.library.model_store import (
+    MOST_NAMES,
+    MOST_VERSIONS,
     ModelName,
     StoredVersion,
     connected,
@@ -64,6 +66,22 @@ def test_teams_and_names_are_apart(store):
     put(store, 2, born_ms=1, model=ModelName("city", "tips"))
     assert set(stored_versions(store, "city")) == {"tips"} and set(stored_versions(store, "roads")) == {"fares"}
     assert stored_text(store, FARES) is None
+
+
+def test_a_version_whose_time_no_page_could_write_is_none(store):
+    first = put(store, 1, born_ms=1)
+    for number, born in enumerate(("inf", "-1", "1e300", "253402300800000"), start=2):  # a slot may write any
+        put(store, number, born_ms=1, keep=9)
+        store.zadd(FARES.key, {f"{number:0>12}|{number}-{number:010x}": born})
+    assert [model.version for model in model_versions(store, "city")] == [first]
+
+
+def test_no_more_models_are_read_than_a_page_shows(store):
+    put(store, 1, born_ms=1)
+    store.sadd("weir:models:city", *(f"m{number}" for number in range(5_000)))
+    store.zadd(FARES.key, {f"{number:0>12}|{number}-x": 2 for number in range(5_000)})
+    models = stored_versions(store, "city")
+    assert len(models) <= MOST_NAMES and all(len(versions) <= MOST_VERSIONS for versions in models.values())
 
 
 class Asking:

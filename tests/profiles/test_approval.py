@@ -224,6 +224,36 @@ def test_an_engineer_measures_an_expression_once_it_is_approved(world: World, no
         started(world, slot=_free_slot(), target=target_again(sweep.profile))
 
 
+@pytest.mark.parametrize("task", ["work", "pi"])  # it, and one that it feeds
+@pytest.mark.parametrize("is_path", [False, True])
+def test_an_expression_of_an_alternate_is_none_of_an_engineers(world: World, node: Node, task: str, is_path: bool):
+    """A dynamic task has a type of its own, which takes no expression; its alternates do."""
+    computed = {"type": "sql", "config": {"query": "SELECT * FROM input WHERE value > 1"}}
+    way = {"tasks": [{"id": "a", **computed}, {"id": "b", **computed}], "streams": [
+        {"from": "input", "to": "a"}, {"from": "a", "to": "b"}, {"from": "b", "to": "output"}]} if is_path else computed
+    document = json.loads(computing("ways"))
+    document["tasks"][2] = {"id": "work", "alternates": [
+        {"name": "all", **way}, {"name": "few", "type": "sql", "config": {"query": "SELECT * FROM input"}}]}
+    document["streams"] = [
+        {end: {"sql": "work"}.get(name, name) for end, name in stream.items()} for stream in document["streams"]]
+    dataflow = planned(world.carla, world.city, json.dumps(document)).dataflow
+    with pytest.raises(NotApproved, match="expression"):
+        started(world, target=target_of_task(viewer_of(world.carla), dataflow.pk, task))
+    assert not SweepRecord.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["dynamic", "dynamic_fold", "path"])
+def test_no_config_of_a_type_that_no_document_names(world: World, node: Node, client, name: str):
+    client.force_login(world.carla)
+    assert client.get(f"/profiles/measure?type={name}").status_code == 200
+    way = {"name": "a", "type": "sql", "config": {"query": "SELECT * FROM input"}}
+    for config in ({}, {"alternates": [way, {**way, "name": "b"}]}, {"alternates": [{}]}, {"alternates": 5}, {"x": 1}):
+        form = {"type": name, "config": config, "slot": "n1/1"}
+        answer = client.post("/api/sweeps", form, content_type="application/json")
+        assert 400 <= answer.status_code < 500, (answer.status_code, answer.content)
+    assert not SweepRecord.objects.exists()
+
+
 def test_an_approver_of_another_team_does_not_measure_it(world: World, node: Node):
     dataflow = planned(world.carla, world.city, computing("warm")).dataflow
     role_of(world.mo, world.mobility, Role.APPROVER)

@@ -85,9 +85,8 @@ LINE_CASES = [
     (1, "name: ‸&a !!str Sluices", "yaml_tag", "tag"),
     (1, "‸<<: {name: x}", "merge_key", "<<"),
     (1, "‸7: Sluices", "key_not_text", "quotes"),
-    (1, "name: ‸.nan", "not_finite", ".nan"),
-    (1, "name: ‸1e999", "out_of_range", "1e999"),
-    (1, 'name: ‸"a\\0b"', "invalid_unicode", "null"),
+    (1, "name: ‸.nan", "not_finite", ".nan"), (1, "name: ‸1e999", "out_of_range", "1e999"),
+    (1, 'name: ‸"a\\0b"', "invalid_unicode", "null"), (2, 'description: ‸"a\\u202Eb"', "invalid_unicode", "direction"),
     (2, "‸name: twice", "duplicate_key", "line 1"),
     (2, "visibility: ‸secret", "not_a_choice", "private"),
     (2, "description: ‸*where", "unknown_alias", "anchor"),
@@ -172,7 +171,7 @@ JSON_CASES = [
     ('{"name": 1e999}', "out_of_range", 1, 10),
     ('{"name": ' + "9" * 5000 + "}", "out_of_range", 1, 10),
     ('{"name": 1, "a": 2, "a": 3}', "duplicate_key", 1, 21),
-    ('{"name": "\\ud800"}', "invalid_unicode", 1, 10),
+    ('{"name": "\\ud800"}', "invalid_unicode", 1, 10), ('{"a\u202eb": 1}', "invalid_unicode", 1, 4),
     ('{"name": 1} x', "json_syntax", 1, 13),
     ('{"name": 1}{"name": 1}', "json_syntax", 1, 12),
     ("[" * 40, "too_deep", 1, 33),
@@ -207,7 +206,8 @@ def test_yaml_that_is_no_dataflow_is_told_so(text, code):
 
 @pytest.mark.parametrize(("text", "code"), [
         (b"name: \xff\xfe", "invalid_unicode"), ("name: \ud800", "invalid_unicode"), ("name: a\0b", "invalid_unicode"),
-        ("#" * (DOCUMENT_BYTES.most + 1), "too_large"), ("é" * (DOCUMENT_BYTES.most // 2 + 1), "too_large"),
+        ("name: a # \u202eb", "invalid_unicode"), ("#" * (DOCUMENT_BYTES.most + 1), "too_large"),
+        ("é" * (DOCUMENT_BYTES.most // 2 + 1), "too_large"),
     ])
 def test_text_that_is_no_text_is_told_so(text, code):
     assert [problem.code for problem in problems_of(text)] == [code]

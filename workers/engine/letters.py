@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from scheduler.contracts.moments import LATEST_MS
+
+MOST_DIGITS = 15  # of a moment in ms
+
 
 @dataclass(frozen=True, slots=True)
 class KeptLetter:
@@ -20,7 +24,10 @@ class KeptLetter:
 
     @classmethod
     def of(cls, entry: bytes, fields: Mapping[bytes, bytes]) -> KeptLetter:
-        """An entry of the stream that keeps them."""
+        """An entry of the stream that keeps them, as a connector host wrote it: what it lacks is empty, and a time
+        that is none is that of 1970."""
+        at_ms, reason, place = (fields.get(name, b"").decode(errors="replace") for name in (b"t", b"reason", b"place"))
+        is_moment = at_ms.isdecimal() and len(at_ms) <= MOST_DIGITS
         return cls(
-            entry.decode(), int(fields[b"t"]), fields[b"reason"].decode(errors="replace"),
-            fields[b"place"].decode(errors="replace"), fields[b"sample"], fields.get(b"b", b""))
+            entry.decode(), min(int(at_ms), LATEST_MS) if is_moment else 0, reason, place, fields.get(b"sample", b""),
+            fields.get(b"b", b""))

@@ -7,11 +7,13 @@ the same versions in the same places.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
+
+from scheduler.contracts.moments import LATEST_MS
 
 from .models import UnreadableModel, read_model
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import redis
 
 PREFIX = "weir:models:"
+MOST_NAMES, MOST_VERSIONS = 500, 100  # of a team that are read at a time; of a model, as many as are kept at most
 DEFAULT_URL = "redis://127.0.0.1:6379/0"
 
 
@@ -113,15 +116,16 @@ def stored_text(broker: redis.Redis, model: ModelName, version: str = "") -> str
 
 
 def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVersion]]:
-    """The models of a team by name, the newest version first."""
+    """The models of a team by name, the newest version first: no more of either than is shown, for slots write them."""
     models: dict[str, list[StoredVersion]] = {}
-    for name in sorted(broker.smembers(f"{PREFIX}{team}")):
+    for name in sorted(islice(broker.sscan_iter(f"{PREFIX}{team}", count=MOST_NAMES), MOST_NAMES)):
         model = ModelName(team, name)
-        texts = broker.hgetall(model.texts)
+        born = {member.partition("|")[2]: born_ms for member, born_ms in broker.zrevrange(
+            model.key, 0, MOST_VERSIONS - 1, withscores=True)}
+        texts = broker.hmget(model.texts, list(born)) if born else ()
         models[name] = [
-            StoredVersion(version, int(born), texts[version])
-            for member, born in reversed(broker.zrange(model.key, 0, -1, withscores=True))
-            if (version := member.partition("|")[2]) in texts and math.isfinite(born)]
+            StoredVersion(version, int(born[version]), text) for version, text in zip(born, texts, strict=True)
+            if text is not None and 0 <= born[version] <= LATEST_MS]
     return models
 
 

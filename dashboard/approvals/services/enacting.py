@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals import permissions
+from dashboard.approvals.demands import require_open
 from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, ROLLING_BACK, STALE, UNDER_WAY
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.plan_in_force import plans_in_force
@@ -145,12 +146,19 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     and a resumption undo each other, and a new version gives way to the one before. Queries that were fused are cut
     again where they were, as long as no other plan has changed them since; a dataflow that was scheduled anew gets the
     bundles that it had.
+
+    Raises
+    ------
+    TeamIsFrozen
+        It is done, and a freeze or the windows of a team that it concerns hold. What is under way they do not stop.
     """
     with audited(actor=actor, verb="proposal.roll_back") as audit:
         generation = lock_generation()
         viewer = audit.viewer
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
+        if proposal.status == DONE:  # what is under way nothing holds up
+            require_open(plan_of(proposal.plan), owner=proposal.dataflow.team, at=timezone.now())
         take_back(audit, proposal, generation=generation)
         return proposal
 

@@ -41,7 +41,7 @@ def enact_if_open(
             "approvals have expired, those who gave them may give none any more, or others are asked as well: "
             f"{', '.join(team.slug for team in missing)}")
         return
-    closed = closure_of(demands, at=at)
+    closed = closure_of((ask.team for ask in demands), at=at)
     if closed is None:
         proposal.held = None
         execute(audit, proposal, generation=generation)

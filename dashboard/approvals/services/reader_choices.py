@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.approval_rules import current_rules
-from dashboard.approvals.demands import moment_of, ms_of
+from dashboard.approvals.demands import TeamIsFrozen, moment_of, ms_of
 from dashboard.audit.trail import audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
@@ -21,13 +21,6 @@ from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.behind import CHOICES, SPILL
-from scheduler.model.errors import WeirError
-
-
-class TeamIsFrozen(WeirError):
-    """A team's freeze holds, and what is asked for may change what its dataflows give."""
-
-    code = "team_is_frozen"
 
 
 def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> DataflowRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 
 from dashboard.approvals.demands import BY_POLICY, BY_WEIR, asks_of, team_demands
+from dashboard.approvals.emergency_stops import is_emergency_stop
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
@@ -18,9 +19,9 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
     Where another plan stands for it by now, those are asked as well that it concerns besides, and those that agreed
     beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
     """
-    by_itself = proposal.round is None or proposal.round.mode == ACTS
+    by_itself = _is_weirs(proposal) and (proposal.round is None or proposal.round.mode == ACTS)
     options = proposal.plan.options
-    if options.get("at_once") or (proposal.author_id is None and by_itself and options.get("why")):
+    if is_emergency_stop(proposal.plan.kind, options) or (by_itself and options.get("why")):
         # An emergency stop; its team chose it beforehand (`services.guarding`); or no output changes (isolation).
         demands = []
     else:
@@ -39,13 +40,20 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
     return sorted(asks.values(), key=lambda ask: ask.team.name)
 
 
+def _is_weirs(proposal: Proposal) -> bool:
+    """True if Weir made a proposal, and nobody has chosen since how it is to run: then it is that person's."""
+    return proposal.author_id is None and proposal.chosen_by_id is None
+
+
 def _agreed(proposal: Proposal) -> str:
     """The rule by which all teams agreed to a plan beforehand that Weir makes by itself; empty where they did not.
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """
+    if not _is_weirs(proposal):
+        return ""
     if proposal.round is None:
-        return BY_POLICY if proposal.author_id is None and proposal.plan.options.get("source") else ""
+        return BY_POLICY if proposal.plan.options.get("source") else ""
     undone = proposal.plan.options.get("undone")
     is_own = undone and Proposal.objects.filter(plan=undone, round__controller=proposal.round.controller).exists()
     return BY_WEIR if is_own else ""
@@ -53,7 +61,7 @@ def _agreed(proposal: Proposal) -> str:
 
 def _acting(proposal: Proposal) -> set[int]:
     """The teams that let the controller act whose round this is; a recommendation is its teams' to approve."""
-    if proposal.round is None or proposal.round.mode != ACTS:
+    if proposal.round is None or proposal.round.mode != ACTS or not _is_weirs(proposal):
         return set()
     return acting_teams(proposal.round.controller)
 

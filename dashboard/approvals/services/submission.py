@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.demands import demands_of, missing_teams
+from dashboard.approvals.emergency_stops import is_emergency_stop
 from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.permissions import proposal_for
@@ -47,7 +48,7 @@ from scheduler.exact_savepoints import require_restorable
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
+from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT, names_where
 from scheduler.model.saved_states import SavedStates
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.read_set import Reads
@@ -266,7 +267,7 @@ def open_proposal(
     """
     # What Weir proposes by itself has bounds of its own, and the first emergency stops of a dataflow have none.
     is_bounded = audit.actor is not None and not (
-        (options or {}).get("at_once") and _stops_lately(record) < UNBOUNDED_STOPS)
+        is_emergency_stop(kind, options or {}) and _stops_lately(record) < UNBOUNDED_STOPS)
     if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
@@ -282,7 +283,8 @@ def open_proposal(
 def _stops_lately(record: DataflowRecord) -> int:
     """The number of emergency stops of a dataflow within the last hour: who cancels one may ask for the next."""
     return PlanRecord.objects.filter(
-        dataflow=record, options__at_once=True, created__gt=timezone.now() - AN_HOUR).count()
+        dataflow=record, kind__in=names_where("rests"), options__at_once=True,
+        created__gt=timezone.now() - AN_HOUR).count()
 
 
 def _require_plan(team: Team, *, by_policies: bool = False) -> None:

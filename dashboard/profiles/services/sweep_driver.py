@@ -154,7 +154,8 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
 
 
 def _store(sweep: SweepRecord, trial: TrialRecord, result: TrialResult, at: datetime) -> None:
-    here, runs = str(result.machine.get("class", ""))[:120], result.versions.get("type", sweep.version)
+    here = str(result.machine.get("class", ""))[:120].replace("\0", "\ufffd")  # as each database stores it
+    runs = result.versions.get("type", sweep.version)
     code = str(result.versions.get("code", ""))[:64]
     if sweep.machine and here != sweep.machine:
         _end(trial, at, f"It ran on {here}.", "Measure anew on one class of machine.")

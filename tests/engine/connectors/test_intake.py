@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 import redis
 
+from scheduler.contracts.moments import LATEST_MS
 from scheduler.contracts.offsets import Offset
 from tests.written_blocks import read_blocks
 from workers.engine.channels import keys
@@ -138,3 +140,12 @@ def test_a_dead_letter_is_kept_whatever_its_place_is_called(store):
     [letter] = store.letters("t")
     assert len(letter.place) <= 300 and letter.reason == "is ?"
     assert store.state("t").is_open and not store.state("other").is_open
+
+
+def test_a_letter_that_somebody_forged_hides_no_other(broker: redis.Redis, store: IntakeStore) -> None:
+    forged = ({"t": "9" * 30}, {"t": "-1"}, {"t": "x"}, {"x": "1"}, {"t": "999999999999999", "reason": b"\xff"})
+    for fields in forged:  # a connector host may write any
+        broker.xadd(keys.dead_letters("t"), fields)
+    letters = store.letters("t")
+    assert [letter.at_ms for letter in letters] == [LATEST_MS, 0, 0, 0, 0]
+    assert all(datetime.fromtimestamp(letter.at_ms / 1000, UTC) for letter in letters)

@@ -15,7 +15,7 @@ from . import key_sealing
 from .progress_line import ProgressLine
 from .restoring import Target, check, restore
 from .taking import BackupRequest, take
-from .zip_archive import Manifest
+from .zip_archive import Manifest, in_print
 
 PARTS = {
     "weir.sqlite3": "database", "database": "database", "broker.keys": "broker", "keys.sealed": "keys, sealed",
@@ -83,7 +83,8 @@ def _restore(arguments: Sequence[str]) -> int:
     if options.dry_run:
         say(f"{path} is whole and may go to {target.data_dir}; nothing was changed")
         return 0
-    say(f"restored to {target.data_dir}; `./weir up --data-dir {target.data_dir}` goes on from {manifest.made_at}")
+    made_at = in_print(manifest.made_at)
+    say(f"restored to {target.data_dir}; `./weir up --data-dir {target.data_dir}` goes on from {made_at}")
     say("what the old system has written to other systems since then is written there again; do not run both")
     say("people, roles and API tokens are as they were then: revoke and deactivate again what was since")
     if "keys.sealed" not in manifest.files or not target.passphrase:
@@ -120,12 +121,12 @@ def _with_progress(work: Callable[[ProgressLine], Manifest]) -> Manifest:
 
 def _tell(manifest: Manifest) -> None:
     """What an archive holds, on standard output."""
-    print(f"made {manifest.made_at} by Weir {manifest.weir}; {manifest.database}; "
+    print(f"made {in_print(manifest.made_at)} by Weir {in_print(manifest.weir)}; {in_print(manifest.database)}; "
           f"{len(manifest.nodes)} node(s), {manifest.slots} slot(s); {manifest.keys} keys of the broker")
     for name, (files, size) in sorted(manifest.parts().items()):
         print(f"  {PARTS.get(name, name):<34} {files:>6} file(s) {size / 1e6:>10.2f} MB")
     for sentence in manifest.left_out:
-        print(f"  not in it: {sentence}")
+        print(f"  not in it: {in_print(sentence)}")
 
 
 def _variable(name: str) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 DATABASE, BROKER, KEYS = "weir.sqlite3", "broker.keys", "keys.sealed"
 # In the archive these stand beside what is copied as it is.
 TABLES = "database"
+COLUMNS = f"{TABLES}/tables.json"
 
 STREAMING = ("checkpoints", "folds", "nodes", "spill", "outputs", "tables")  # copied while the broker takes nothing in
 BEHIND_DATABASE = ("audit", "replay", "secrets.json")  # copied after the database: what it no longer has is here
 SECRET = ("secret_key", "secrets_key", "logins.json")  # only sealed with a passphrase
 ARCHIVED = frozenset({DATABASE, BROKER, KEYS, TABLES, *STREAMING, *BEHIND_DATABASE})  # what a back-up may bring
+FILES = frozenset({DATABASE, BROKER, KEYS, "secrets.json"})  # of these; the others are folders
 MADE_AGAIN = frozenset({
     "broker", "feeds", "jvm", "lock", "logs", "recordings", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
     "weir.sqlite3-wal"})

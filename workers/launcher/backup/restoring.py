@@ -20,7 +20,7 @@ from workers.launcher.state_folder import ROOT, CannotStart
 
 from . import backup_layout, broker_keys, held_database, key_sealing, serving
 from .progress_line import ProgressLine
-from .zip_archive import Manifest, broken, extract, read_manifest
+from .zip_archive import Manifest, broken, extract, in_print, read_manifest
 
 SINK, RESTORED = "weir:sink:", "restored"
 
@@ -40,20 +40,26 @@ def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
     """Check that an archive is whole, of a version that this one knows, and may go there; its manifest."""
     manifest = read_manifest(path)
     for name in manifest.files:  # a jar would be run, and users of the broker let in
-        if name.split("/")[0] not in backup_layout.ARCHIVED:
+        part = name.split("/")[0]
+        if part not in backup_layout.ARCHIVED or (part in backup_layout.FILES) != (part == name):
             raise broken(path, name)
+    is_postgresql = manifest.database == "postgresql"
     if newer := held_database.newer_migrations(manifest.migrations):
         raise CannotStart(
-            f"{path} is of a newer version of Weir ({manifest.weir}; its database has {newer[-1]}): restore it with "
-            "that, or upgrade this one.")
-    if (manifest.database == "postgresql") != held_database.is_postgresql(target.database_url):
+            f"{path} is of a newer version of Weir ({in_print(manifest.weir)}; its database has "
+            f"{in_print(newer[-1])}): restore it with that, or upgrade this one.")
+    if is_postgresql != held_database.is_postgresql(target.database_url):
         raise CannotStart(
-            f"{path} is of a system with {'PostgreSQL' if manifest.database == 'postgresql' else 'SQLite'}: "
-            + ("name an empty PostgreSQL database in DATABASE_URL." if manifest.database == "postgresql"
+            f"{path} is of a system with {'PostgreSQL' if is_postgresql else 'SQLite'}: "
+            + ("name an empty PostgreSQL database in DATABASE_URL." if is_postgresql
                else "unset DATABASE_URL to restore it."))
     _check_place(target)
     _check_room(manifest, target.data_dir)
     extract(path, manifest, None, progress=progress)
+    for name in (backup_layout.BROKER, backup_layout.COLUMNS if is_postgresql else backup_layout.DATABASE):
+        if name not in manifest.files:
+            raise CannotStart(
+                f"{path} has no {name}, and nothing can go on without it: take another back-up; nothing was changed.")
     return manifest
 
 

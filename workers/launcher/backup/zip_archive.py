@@ -20,6 +20,7 @@ MARK = b"weir-backup sha256="
 BLOCK = 1 << 20
 MOST_FACTS_BYTES = 16 << 20  # of a manifest without its files: migrations, nodes, what was left out
 ENTRY_BYTES, CHARACTER_BYTES = 200, 12  # of a file in it (JSON): size, checksum, time; each character of its path
+LONGEST_NAME, LONGEST_PATH = 255, 3_000  # bytes: what a file system takes, with room for the folder's own path
 _WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
 # What zipfile raises of an archive that it cannot read: RuntimeError where it has no such version, way of packing or
@@ -76,8 +77,9 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     total, done, entries = sum(size for _, size in sources.values()) or 1, 0, {}
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    temporary.unlink(missing_ok=True)
+    try:  # a file or link that another user has put there is neither written nor kept
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             with zipfile.ZipFile(file, "w", allowZip64=True) as archive:
                 for name, (source, size) in sorted(sources.items()):
                     entries[name] = _add(archive, name, source, size)
@@ -120,16 +122,21 @@ def read_manifest(path: Path) -> Manifest:
     try:
         document: dict[str, Any] = json.loads(text)
         if document.get("format", 0) > FORMAT:
-            newer = document.get("weir")
+            newer = in_print(document.get("weir"))[:LONGEST_NAME]
             raise CannotStart(
                 f"{path} is of a newer version of Weir ({newer}): restore it with that, or upgrade this one.")
         files = {name: FileEntry(**entry) for name, entry in document.pop("files").items()}
         figures = [figure for entry in files.values() for figure in (entry.size, entry.mtime_ns)]
         folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
-        if not all(type(figure) is int and 0 <= figure < 1 << 63 for figure in figures) or folders & files.keys():
-            raise broken(path, MANIFEST)
-        return Manifest(**{
+        manifest = Manifest(**{
             **document, "files": files, "nodes": tuple(document["nodes"]), "left_out": tuple(document["left_out"])})
+        names = [name for app, done in manifest.migrations.items() for name in (app, *done)]
+        texts = (manifest.weir, manifest.made_at, manifest.database, *manifest.nodes, *manifest.left_out, *names)
+        figures += [manifest.slots, manifest.paused_ms, manifest.keys]
+        if not all(type(figure) is int and 0 <= figure < 1 << 63 for figure in figures) or folders & files.keys() or (
+                not all(type(text) is str for text in texts)):
+            raise broken(path, MANIFEST)
+        return manifest
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         raise broken(path, MANIFEST) from None
 
@@ -145,7 +152,9 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
     total, done = sum(entry.size for entry in manifest.files.values()) or 1, 0
     with zipfile.ZipFile(path) as archive:
         for name, entry in manifest.files.items():
-            if name.startswith("/") or not name.isprintable() or {"..", "."} & set(name.split("/")) or not name:
+            parts = name.split("/")
+            if not name.isprintable() or {"..", ".", ""} & set(parts) or (
+                    max(len(part.encode()) for part in parts) > LONGEST_NAME or len(name.encode()) > LONGEST_PATH):
                 raise broken(path, name)
             _take(archive, path, name, entry, folder)
             done += entry.size
@@ -154,10 +163,14 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
 
 def broken(path: Path, name: str) -> CannotStart:
     """The refusal of an archive of which a file is not as it was written."""
-    shown = name if name.isprintable() else ascii(name)
     return CannotStart(
-        f"{path} is damaged: {shown} is not as it was written. Copy the file again, or take another back-up; nothing "
-        "was changed.")
+        f"{path} is damaged: {in_print(name)[:LONGEST_NAME]} is not as it was written. Copy the file again, or take "
+        "another back-up; nothing was changed.")
+
+
+def in_print(text: object) -> str:
+    """A text of an archive as a terminal may have it: what cannot be seen there, or steers it, is written out."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
 
 
 def _most_manifest_bytes(archive: zipfile.ZipFile) -> int:
