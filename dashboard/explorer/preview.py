@@ -1,5 +1,5 @@
-"""A preview of the running tasks that a submission would reuse, their teams and the saving: planned for real, and not
-kept."""
+"""The preview of a submission: the running tasks that it would reuse, their teams and the saving. It is planned like
+any submission, and not stored."""
 
 from __future__ import annotations
 
@@ -51,14 +51,13 @@ def preview_submission(
     -------
     dict
         ``dataflow``: the validated one; ``tasks``: how many; ``reused`` and ``started``: how many; ``users``: by task
-        id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``) and, under
-        ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
-        is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``whole``: what all
-        that executes it costs, as a figure; ``cores_added``, by how much that may be off (``cores_error``),
-        ``cores_saved``, ``money_saved`` and ``money_added`` (``money_error``) per hour; ``basis``; ``notes``: what
-        is to be known before; ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new
-        version how many tasks ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams
-        that would be asked, and what each demands.
+        id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``); ``counts``: how
+        many use it; ``reused_ids``: task ids of the document; ``sources``: the dataflows with the most reused tasks
+        (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``whole``: the cost of all that executes the
+        dataflow, as a figure; ``cores_added`` with its error ``cores_error``; ``cores_saved``, ``money_saved`` and
+        ``money_added`` (error ``money_error``) per hour; ``basis``; ``notes``: warnings for the author; ``taken``: the
+        team's dataflow of this name that is in use, or None; ``change``: for a new version the numbers of tasks that
+        stay, join others', start and stop, else None; ``asked``: the teams that would be asked, with their demands.
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()

@@ -278,10 +278,10 @@ class ConnectorHost:
         version = self._newest().version
         if version > self._swept_version:
             for task in self._wanted_then - sources.keys():  # one that came from another node, and rested here
-                if self._store.holding.holder(task) == self._settings.node:
-                    self._store.holding.take(task, self._settings.node)
+                if self._store.leases.holder(task) == self._settings.node:
+                    self._store.leases.take(task, self._settings.node)
             self._wanted_then = frozenset(sources)
-            hosted = self._store.holding.names(self._settings.node) - sources.keys() - self._ending.keys()
+            hosted = self._store.leases.names(self._settings.node) - sources.keys() - self._ending.keys()
             self._unwanted = {task: self._unwanted.get(task, now_ms) for task in hosted}
             self._swept_version = version
         for task, since_ms in list(self._unwanted.items()):

@@ -19,7 +19,7 @@ from scheduler.model.bounds import DEAD_LETTERS
 from workers.engine.channels import block_codec, keys, scripts
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.connector_leases import Holding
+from workers.engine.connector_leases import ConnectorLeases
 from workers.engine.letters import KeptLetter
 from workers.engine.slot_values import answers_of
 
@@ -79,7 +79,7 @@ class IntakeStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self._channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.connector, holdings=keys.hosted)
+        self.leases = ConnectorLeases(broker, state=keys.connector, leased=keys.hosted)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class IntakeStore:
         earlier = self.readers(task)
         if earlier and earlier.isdisjoint(known_readers):
             self.delete(task)
-        if not self.holding.take(task, node, by_force=by_force):
+        if not self.leases.take(task, node, by_force=by_force):
             return None
         begin = f"{time.time_ns() // 1_000_000}-0"
         meta = keys.meta(channel)
@@ -120,7 +120,7 @@ class IntakeStore:
 
         ``SourceOvertaken`` where another node holds it.
         """
-        token = self.holding.token(task, node, keys.meta(keys.intake(task)))
+        token = self.leases.token(task, node, keys.meta(keys.intake(task)))
         if token is None:
             raise SourceOvertaken(f"another node than {node} holds {task}")
         return token
@@ -131,7 +131,7 @@ class IntakeStore:
         whole = [*(key(channel) for key in (keys.channel, keys.meta, keys.readers)),
                  keys.connector(task), keys.dead_letters(task), keys.posted(task), keys.answers(task)]
         if node is not None:
-            return self.holding.end(task, node, whole=whole)
+            return self.leases.end(task, node, whole=whole)
         self._broker.delete(*whole)
         return True
 
@@ -144,7 +144,7 @@ class IntakeStore:
             The fragments that go on with its readers there: by them the source is known as the one that it was.
         """
         self.know(task, heirs)
-        self.holding.pass_on(task, node, to=to)
+        self.leases.pass_on(task, node, to=to)
 
     def readers(self, task: str) -> frozenset[str]:
         """Every fragment that has read the source in its present life."""

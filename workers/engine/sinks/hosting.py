@@ -104,7 +104,7 @@ class Sinks:
             elif channel not in self.runners:
                 if channel not in held_back:
                     self._await(sink, phases[channel])
-            elif phases[channel] is Phase.KEEP and self._store.holding.holder(channel) != self._settings.node:
+            elif phases[channel] is Phase.KEEP and self._store.leases.holder(channel) != self._settings.node:
                 self._end_runner(channel)
             else:
                 self.runners[channel].drain(False)
@@ -186,7 +186,7 @@ class Sinks:
     def _let_go(self, sink: WantedSink) -> None:
         """Let another node write a sink on: what waits in its channel, too."""
         if self._end_runner(sink.channel):
-            self._store.holding.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
+            self._store.leases.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
             self._lives.forget(sink.channel)
             self._passing_records.record_let_go(sink.passed.heirs)
 
