@@ -155,7 +155,7 @@ def code_of(task_type: TaskType) -> str:
 
 
 def first_events(task_type: TaskType, config: Mapping[str, Any], count: int) -> list[dict[str, Any]] | None:
-    """The first events that a source will give; None where that is not known before it runs."""
+    """The first events that a source will give; None if they are unknown before it runs."""
     return recorded.first_events(task_type, config, count)
 
 

@@ -1,9 +1,9 @@
 """Changing: the plan by which another version of a dataflow takes the place of the one that runs.
 
-What is the same in both versions, with all that is upstream of it, goes on untouched: in the same query, with its state
-and its places in channels. So a sink that neither version changes gets exactly the events that it would have got. What
-only the new version has joins what runs or starts, as in a submission; what only the old one has stops as in a removal.
-Both are one plan: there is no moment at which neither version is there.
+Tasks that are the same in both versions, ancestors included, go on untouched: in the same query, with their state and
+their offsets in channels. So a sink that does not change gets exactly the events that it would have got. Tasks of the
+new version alone join running ones or start, as in a submission; tasks of the old one alone stop, as in a removal. Both
+are one plan, so there is no moment without either version.
 """
 
 from __future__ import annotations

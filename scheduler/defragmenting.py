@@ -95,7 +95,7 @@ def plan_defragmentation(
 
 
 def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a defragmentation, at once or long after: what it fused is cut again where it was.
+    """Plan to undo a defragmentation, at once or long after: the fused queries are cut again where they were.
 
     Parameters
     ----------
@@ -107,7 +107,8 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
     NotSubmitted
         The dataflow that it was for has left the estate.
     InvalidTransition
-        What it fused was changed since: fused further, cut, paused, rid of tasks, or read by what a schedule divides.
+        The fused queries were changed since: fused further, cut, paused, relieved of tasks, or read by a divided
+        query.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     fused = [plan.fragments_after[step.fragment] for step in plan.steps]

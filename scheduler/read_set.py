@@ -175,7 +175,8 @@ class Answers:
         self._teams_apart = estate.teams_apart
 
     def changes(self, reads: Reads) -> tuple[ChangedRead, ...]:
-        """The look-ups of a plan that would give another answer now; none where it would be made again as it was."""
+        """The look-ups of a plan that would give another answer now; empty if planning would give the same plan
+        again."""
         return tuple(
             ChangedRead(part, key, gone=not now, new=not before)
             for part in PARTS for key, before in reads.answers.get(part, {}).items()

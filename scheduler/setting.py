@@ -290,7 +290,7 @@ def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a setting: what is still set so is set to what it was before.
+    """Plan to undo a setting: queries that still have it get their former settings.
 
     Raises
     ------

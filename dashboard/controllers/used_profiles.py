@@ -1,4 +1,5 @@
-"""Measured profiles in use, as controllers and replays see them: what is held to them, and where they are measured."""
+"""Measured profiles in use, as controllers and replays see them: running bundles to compare, and slots to measure
+on."""
 
 from __future__ import annotations
 

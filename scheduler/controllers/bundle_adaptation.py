@@ -27,18 +27,18 @@ LEAST_PER_S = 1.0  # nothing is scheduled for less
 
 @dataclass(frozen=True, slots=True)
 class BundleOffer(FiniteFigures):
-    """A schedule in the figures that adaptation goes by.
+    """A schedule in the figures that adaptation compares.
 
     Parameters
     ----------
     pair : tuple of str
         Its allocation and its mapping.
     source_per_s : float, optional
-        Events a second of each source that it is for; None where each has its own.
+        The common rate of all sources that it is for; None where each has its own.
     sustained_per_s : float
         The predicted rate of all sources together, in events/s.
     slots, to_buy : int
-        Slots that it takes, and those of them that are not there.
+        Slots that it takes, and how many of them would have to be bought.
     per_hour : float
         The hourly price of its slots, in the unit of the machines' prices.
     """

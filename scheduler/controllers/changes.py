@@ -91,9 +91,9 @@ _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
 
 @dataclass(frozen=True, slots=True)
 class AspectChange:
-    """One thing that gets another value.
+    """Another value for one aspect of one subject.
 
-    `ValueError` where there is no such aspect, or a value is none of it.
+    `ValueError` for an unknown aspect, or a value of another type than the aspect's.
 
     Examples
     --------

@@ -15,8 +15,8 @@ from scheduler.model.fragment import node_of
 class PlacedBundle(FiniteFigures):
     """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
-    One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
-    ``queue`` is how many events wait for it, and it is ``behind`` where they become more (``queues.py``).
+    ``movable``: it may leave its slot. ``node_bound``: it stays on its node, which has its state. ``queue``: the number
+    of waiting events. ``behind``: that number grows (``queues.py``).
     """
 
     id: str

@@ -71,16 +71,16 @@ def choose_holders(
 ) -> Mapping[str, tuple[str, ...]]:
     """Nodes that are to hold each query's state, by rendezvous hashing (Thaler and Ravishankar, 1998) within zones.
 
-    Zones come in turn, as on a ring (`copies.next_home`). Of the nodes of the same zones, one that has a copy already
-    keeps it, and then those with the highest hash of query and node come first: so what a node held goes to many.
-    Copies that are there have their room before others do. Where no node has room there are fewer copies.
+    Zones take turns, as on a ring (`copies.next_home`). Within a zone a node that has a copy keeps it; then the highest
+    hash of query and node decides, so that the copies of a lost node spread over many. Present copies take precedence
+    for room. Where no node has room there are fewer copies.
 
     Parameters
     ----------
     queries : Mapping
-        By name; of those whose node is lost, only what is held.
+        By name. Queries of lost nodes count only with the copies that are held.
     copies : int
-        r of the thesis: besides the query's own node; from 0.
+        Copies besides the state on the query's own node, from 0: r of the thesis.
     """
     free = {name: node.room_bytes for name, node in nodes.items()}
     staying: dict[str, list[str]] = {}

@@ -13,7 +13,7 @@ Eligible = Mapping[str, tuple[Slot, ...]]  # the slots that each node offers, in
 def eligible_slots(supply: Supply, count: int) -> Eligible:
     """The slots to choose ``count`` slots from: free ones without queries of others, at most ``count`` of a node.
 
-    Where there are too few, there is no choice: it is all free slots, then the first of machines to buy.
+    If there are too few, it is all free slots, then the first slots of machines to buy.
     """
     free = [slot for node in supply.free for slot in node.slots if slot not in supply.taken]
     by_node: dict[str, list[Slot]] = {}

@@ -114,7 +114,7 @@ def value_of(kind: Any, data: Any) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """The function that reads values of a type; None where they are in JSON as they are."""
+    """The function that reads values of a type; None where JSON has the values as they are."""
     inner = get_args(kind)
     if is_dataclass(kind):
         readers = {name: reader for name, hint in get_type_hints(kind).items() if (reader := _reader(hint)) is not None}

@@ -143,8 +143,8 @@ def add_task(
 
 
 def remove_task(document: Document, task_id: str) -> dict[str, Any]:
-    """Remove a task, its rate and its streams. Where one task wrote to it or one read it, what it read goes to what
-    read it. Latency limits that go on without it stay; others go."""
+    """Remove a task, its rate and its streams. If it had a single writer or a single reader, its
+    writers are joined to its readers. Latency limits that make sense without it stay; others go."""
     parents, children = (
         [stream for stream in document["streams"] if stream[end] == task_id] for end in ("to", "from"))
     remaining_streams = [stream for stream in document["streams"] if task_id not in (stream["from"], stream["to"])]

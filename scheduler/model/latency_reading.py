@@ -36,7 +36,7 @@ _MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seld
 def read_latency(
     node: DocumentNode | None, problems: Problems, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> Limits | None:
-    """The limits that a document asks for; None where it says nothing, and of what is wrong."""
+    """The limits that a document asks for; None where it has none or wrong ones, which are reported."""
     if node is None or node.value is None:
         return None
     if node.value == NONE:

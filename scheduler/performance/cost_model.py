@@ -1,13 +1,13 @@
 """Costs learned from slots that work: ridge regression towards declared figures, by non-negative least squares.
 
-A slot's CPU over a time is taken to be a line: so much for being there, so much for each batch of a query, for each
-batch of a task by its type, and for each of its events. Nothing has to be apportioned among queries first, so slots
-with several are of use, too. Where what was seen cannot tell two figures apart, they keep the proportion that is
-declared; Huber's weights keep what is far off from deciding.
+The model is linear: a slot's CPU over a time is a sum of a constant, of a cost for each batch of a query, for each
+batch of a task by its type, and for each of its events. CPU need not be apportioned among queries first, so slots with
+several queries can be used. Where measurements cannot tell two figures apart, these keep their declared proportion.
+Huber's weights limit the influence of outliers.
 
-A query whose batches stay open has few batches, and takes CPU for each group of its events instead. Slots with such
-queries teach that one figure, once the others are known from slots without; where there are none without, all are
-fitted at once.
+A query whose batches stay open has few batches, and takes CPU for each group of its events instead. This figure is
+fitted from slots with such queries, after the others were fitted from slots without; if there are no slots without, all
+figures are fitted at once.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def publish(broker: redis.Redis, setups: Iterable[QosSetup], *, at_ms: int) -> l
 
 
 def read(text: bytes | None) -> QosSetup | None:
-    """A set-up as it stands in the broker; None where there is none, or it cannot be read."""
+    """A set-up from its text in the broker; None without one, or if it cannot be read."""
     try:
         return QOS_SETUPS.loads(text) if text else None
     except InvalidContract:

@@ -40,14 +40,14 @@ class GivenRows:
 
 
 def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
-    """Bring a store to where these givers' rows are, and nobody else's; about how many characters that took.
+    """Bring a store to exactly the rows of these givers; about how many characters that took.
 
     Parameters
     ----------
     store : str
-        The store, which is made where there is none. Its fold has not begun.
+        The store, which is made if it is missing. Its fold has not begun.
     givers : mapping of str to GivenRows
-        By the giver's name. No key counts of two of them.
+        By the giver's name. No two of them give the same key.
 
     Raises
     ------

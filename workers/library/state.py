@@ -149,7 +149,7 @@ def folded_by(instead: Callable[[FoldedStream], DataFrame]) -> Iterator[None]:
 
 
 def task_being_built() -> str:
-    """The running task that is being built, where one is."""
+    """The running task that is being built; empty without one."""
     folds = _BUILDING.get()
     return "" if folds is None else folds.task
 

@@ -1,12 +1,13 @@
 """Alternates with state: one fold for all of them, of which the one that is on takes each event (thesis [3], 3.2).
 
-Spark must find a fold in every batch of its query, or its state is lost. So what is around the folds of alternates may
-be left out of a batch, and the fold may not: there is one, and it is told with each event which alternate is on.
+Spark must find a fold in every batch of its query, or the fold's state is lost. So a batch may leave out what surrounds
+the folds of alternates, but not the fold. There is a single fold, and each event tells it which alternate is on.
 
-- `shared_state`: what is around the folds is the same, and they go on with one state. Each event may have another one.
-- `switched_states`: one alternate a batch, with any number of folds: the first of all alternates are one, and so are
-  the second ones. A state is that of the alternate that last got an event; another begins without. Where one warms up
-  beside it, that one has a state of its own, and goes on with it when it is switched on.
+- `shared_state`: the surroundings of the folds are the same, and all alternates use one state. Each event may have
+  another alternate.
+- `switched_states`: one alternate a batch, with any number of folds: the first folds of all alternates are one, and so
+  are the second ones. The state belongs to the alternate that last got an event; another one begins with an empty
+  state. An alternate that warms up beside it has a state of its own, and goes on with that when it is switched on.
 """
 
 from __future__ import annotations
@@ -188,12 +189,12 @@ def _joint_fold(
 
 
 def fold_of(build: Build, events: DataFrame) -> FoldedStream:
-    """The one fold that is in what a function makes of a stream.
+    """The single fold in the stream that a build function makes.
 
     Raises
     ------
     NotOneFold
-        There is none, or another one behind it.
+        There is no fold, or a second one behind it.
     """
     fold = _result_and_fold(build, events)[1]
     if fold is None:

@@ -59,10 +59,10 @@ def is_any_held() -> bool:
 
 
 def enact_held(*, at: datetime) -> list[UUID]:
-    """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
+    """Execute approved plans that were held and are no longer hindered; the ids of their proposals.
 
-    One whose approvals have expired meanwhile, or whose approvers may approve no more, waits for others; so does one
-    that other teams share by now.
+    A plan waits for new approvals if some have expired meanwhile, if their authors may no longer approve, or if other
+    teams share it by now.
     """
     enacted = []
     for proposal_id in _held_proposals().values_list("pk", flat=True):

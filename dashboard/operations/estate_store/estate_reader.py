@@ -100,9 +100,9 @@ class StoredEstate:
     def least_loaded(
         self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, as `scheduler.model.ports.EstateView` says.
+        """The slots with the least to do, as `scheduler.model.ports.EstateView` says.
 
-        Those that are reserved, or on a node that is silent, count as none.
+        Reserved slots, and slots of silent nodes, are left out.
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
         slots = offered_slots().annotate(spent=spent)

@@ -113,10 +113,10 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
 
 
 def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
-    """Fragments as they were once, for a plan that brings them back.
+    """Fragments as they were once, for a plan that brings them back; bundles of slots that are gone get other slots.
 
-    What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
-    Where teams are apart, on those that are empty or their team's, where there are any.
+    A slot of the same node comes first, as in `store_slots`, then any. Where teams are apart, slots that are empty or
+    their team's come before others.
     """
     gone = slots_gone({bundle.slot for fragment in fragments.values() for bundle in fragment.queries})
     rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []

@@ -1,4 +1,4 @@
-"""The settings of fragments' queries: reading it, and changing it under the estate's lock.
+"""The settings of fragments' queries: reading them, and changing them under the estate's lock.
 
 Settings change by a plan (`estate_writer.store_plan`), or, for intervals alone, by the pacer (`set_intervals`).
 """
@@ -67,12 +67,12 @@ def settings_for(
 
 
 def store_settings(settings: Mapping[str, FragmentSettings], columns: Sequence[str] = _COLUMNS) -> None:
-    """Set these fragments, as far as they are there; inside an audited command that holds the estate's lock.
+    """Set those of these fragments that exist; inside an audited command that holds the estate's lock.
 
     Parameters
     ----------
     columns : sequence of str
-        Those that may be others than before: each takes its part of the time.
+        The columns that may have changed: each takes its part of the time.
     """
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")

@@ -164,7 +164,7 @@ class View:
         return query if query.state == state else replace(query, state=state)
 
     def node_report(self, name: str) -> NodeReport | None:
-        """The report of a node; None where it has not done so for some seconds."""
+        """The report of a node; None if the last one is too old."""
         reports = self.reading.reports
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 

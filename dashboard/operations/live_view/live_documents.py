@@ -38,11 +38,11 @@ class Totals(EventRates):
 
 
 class LiveTask(TypedDict):
-    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id.
+    """A task with its query: place, state and figures; ``running`` is the running task's id.
 
-    ``failed`` where the error is in this task, as far as that can be told, ``gave_up`` where it is not tried again;
-    ``late`` is how many events came too late for it; ``on`` the alternate by which a dynamic one is done; ``busy`` the
-    part of its query's time that the newest batch took, from 0 to 1.
+    ``failed``: the error is in this task, as far as that can be told; ``gave_up``: it is not tried again; ``late``: how
+    many events came too late for it; ``on``: the alternate of a dynamic task that is on; ``busy``: the part of its
+    query's time that the newest batch took, from 0 to 1.
     """
 
     running: str

@@ -37,7 +37,7 @@ def running_task_events(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @require_POST
 def search_begin(request: HttpRequest, task_id: str) -> JsonResponse:
-    """Search a running task's stream: where what is found is read, or why it is not searched."""
+    """Search a running task's stream: the address of the results, or why it is not searched."""
     try:
         search_id = stream_searches.begin_search(
             actor=request.user, task_id=task_id, where=request.POST.get("where", ""))

@@ -260,10 +260,10 @@ def _require_threads(row: SlotRow, bounds: Sweep) -> None:
 
 def why_it_waits_for_others(sweep: SweepRecord) -> str:
     """The reason why a sweep may not begin yet, though its slot is free: people of its author's teams measure on as
-    many slots as they may. Empty where it may.
+    many slots as they may. Empty if it may begin.
 
     That is half of the slots without queries, at least one and at most ``WEIR_TEAM_SWEEPS``: plans and other teams'
-    sweeps need the rest. What Weir measures by itself is limited where it is suggested.
+    sweeps need the rest. Measurements by Weir itself are limited where they are suggested.
     """
     if sweep.author is None or SlotRow.objects.filter(name=sweep.slot).exclude(reserved_for="").exists():
         return ""  # of a slot that is not free it waits for that

@@ -43,7 +43,7 @@ def entries_of(place: str) -> dict[str, tuple[int, int]]:
 
 
 def entry_of(offset: Offset) -> tuple[int, int]:
-    """An offset as the pair that it is written as."""
+    """An offset as the pair of numbers in its text."""
     block, _, number = offset.partition("-")
     return int(block), int(number)
 

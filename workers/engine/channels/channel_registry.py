@@ -132,9 +132,9 @@ class Channels:
         self._redis.hdel(keys.meta(channel), keys.lose(reader))
 
     def skip(self, channel: str, reader: str, entry: Offset, on_disk: OnDisk) -> Offset | None:
-        """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
+        """Let a reader give up what it was asked to, between two batches; its new offset, or None if it stays.
 
-        The Java side does this; here it is for those who play a reader.
+        The Java side does this; here it is for tests that play a reader.
         """
         to = scripts.run(self._redis, "skip", self._keys(channel), [
             reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])

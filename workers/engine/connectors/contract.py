@@ -62,10 +62,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Messages of one poll, in order, and the position after it; None where the source has none, or it is as it was.
-    One that has moved on without messages is written as well.
+    """Messages of one poll, in order, and the position after it.
 
-    ``lost`` are events that the source no longer had when they were due.
+    ``position``: None if the source has none, or if it is unchanged; one that changed without messages is stored as
+    well. ``lost``: the events that the source no longer had when they were due.
     """
 
     messages: Sequence[Message] = ()
@@ -92,9 +92,11 @@ class LookAt(Protocol):
     """
 
     def __call__(self, opening: Opening, count: int) -> Iterator[Polled]:
-        """The newest events, up to ``count`` or some more, the oldest of them first. The first thing given, with or
-        without messages, says that the source has answered. Where there is nothing yet, it goes on waiting and gives
-        ``Polled()`` at least every second; it ends when it has given what there is. Raises as a ``Reader`` does."""
+        """The newest events, up to ``count`` or some more, the oldest of them first.
+
+        The first ``Polled``, with or without messages, says that the source has answered. Without events it goes on
+        waiting, and gives ``Polled()`` at least every second; after the events it ends. Raises as a ``Reader`` does.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
-"""Lines, and records of CSV, of a file or a message: one that is damaged takes no others with it.
+"""Lines and CSV records of a file or a message. A damaged record spoils no other.
 
-A line ends with a line feed, a carriage return, or both. A mark of its encoding at the beginning is no part of it.
+A line ends with a line feed, a carriage return, or both. A byte order mark at the beginning is not part of it.
 """
 
 from __future__ import annotations

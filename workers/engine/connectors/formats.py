@@ -320,7 +320,7 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: MessageL
 
 
 def _row(values: Mapping[str, Any], layout: MessageLayout) -> tuple:
-    """The declared fields of an event; one that is missing is null, others are left out."""
+    """The declared fields of an event: missing ones are null, undeclared ones are left out."""
     fields = layout.fields or layout.content
     return tuple([_typed(name, values.get(name), kind, layout) for name, kind in fields.items()])
 

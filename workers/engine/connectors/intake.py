@@ -141,7 +141,7 @@ class IntakeStore:
         Parameters
         ----------
         heirs : collection of str
-            The fragments that go on with its readers there: by them the source is known as the one that it was.
+            The fragments that continue its readers there. They become known readers, so the source keeps its state.
         """
         self.know(task, heirs)
         self.leases.pass_on(task, node, to=to)
@@ -152,7 +152,7 @@ class IntakeStore:
         return frozenset(json.loads(text)) if text else frozenset()
 
     def know(self, task: str, readers: Collection[str]) -> None:
-        """Remember that these have read the source, where it is there."""
+        """Remember these as readers of the source, if it exists."""
         before = self.readers(task)
         if not before.issuperset(readers) and self._broker.exists(keys.connector(task)):
             self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*before, *readers})))
@@ -178,7 +178,8 @@ class IntakeStore:
         return self.states([task])[task]
 
     def states(self, tasks: Collection[str]) -> dict[str, Intake]:
-        """The states of sources, in one round trip; one whose channel is none, for slots write there, is not open."""
+        """The states of sources, in one round trip. A source whose channel is invalid counts as not open: slots write
+        there."""
         pipeline = self._broker.pipeline(transaction=False)
         for task in tasks:
             pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])

@@ -165,7 +165,7 @@ class _Header:
                 self.packed = value
 
     def _value(self, kind: int, level: int, field: int = 0) -> int | None:
-        """Read a value; what it is where it is a whole number."""
+        """Read a value; returns it if it is a whole number."""
         if kind in _I16_TO_I64:
             return self._signed()
         if kind == 3:

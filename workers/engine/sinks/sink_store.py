@@ -97,12 +97,12 @@ class SinkStore:
         return pipeline.execute()[2].decode()
 
     def restored(self, channel: str) -> Offset | None:
-        """Up to where the channel went when it was put back from a copy; None where it was not, or that is settled."""
+        """The end of the channel at its restoration from a copy; None without one, or once `settle` is done."""
         text = self._broker.hget(keys.sink(channel), "restored")
         return None if text is None else Offset(text.decode())
 
     def settle(self, channel: str, *, is_new: bool) -> str:
-        """Settle what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
+        """Give a sink whose channel was restored a new life, or leave it the old one; the life's id."""
         pipeline = self._broker.pipeline(transaction=True)
         if is_new:
             pipeline.hset(keys.sink(channel), "life", uuid.uuid4().hex)

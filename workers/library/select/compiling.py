@@ -1,4 +1,4 @@
-"""A SELECT against the columns of its input: what it gives, what is wrong with it, and what Spark is to compute.
+"""Compiling a SELECT against the columns of its input: the columns of its output, its faults, and its text for Spark.
 
 Types are checked here, without Spark, so that the site can say what is wrong before anything runs; a test holds every
 rule to Spark's analyser. What Spark computes never fails for a value: arithmetic that overflows, a division by zero, an
@@ -192,7 +192,7 @@ class NameScope:
         return value
 
     def _named(self, name: str) -> str:
-        """The column of that name; in whatever case it is written, as Spark takes it."""
+        """The column of that name, in any case of letters, as for Spark."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.lower() == name.lower()]

@@ -63,8 +63,9 @@ class FoldStores:
         return {task: [self._whole_text(text) for text in texts] for task, texts in states.items()}
 
     def works_with(self, fragment_id: str) -> dict[str, str]:
-        """The stores that a fragment's folds work with, by what these are named after (`fold_name`): those that it made
-        itself, else those that it began with; none while its keys' rows are still on their way to it."""
+        """The stores of a fragment's folds, by `fold_name`: those that it made itself, else those that it began with.
+
+        Empty while the rows of its keys are on their way to it."""
         stores: dict[str, str] = {}
         begun = self._checkpoints / f"{fragment_id}.begun"
         has_begun = begun.is_file()

@@ -102,8 +102,8 @@ def _end_held(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
-    """Copy the state of a query that works, between two batches; it goes on before the copy is on disk. Of one that is
-    paused it is its last."""
+    """Copy the state of a working query between two batches; it goes on before the copy is on disk. The copy of a
+    paused query is its last one."""
     fragment = action.fragment
     if snapshot.records.is_paused:
         return _copy_at_rest(snapshot, action)
@@ -182,10 +182,11 @@ def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
-    """It keeps what it has, and nobody waits for it.
+    """Keep its state, and let nobody wait for it.
 
-    Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on. Copies that
-    others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
+    Its live source rests as well, so it is not waited for there either. Its last output is read when both go on. Of its
+    copies on other nodes only the last one counts from here on, which is made at rest: channels need not keep what an
+    older copy would repeat.
     """
     savepoint = left_at_rest(snapshot.records, fragment)
     taken_on = () if snapshot.records.chain is not None else (TakeOn(fragment),)

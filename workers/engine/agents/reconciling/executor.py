@@ -227,9 +227,9 @@ class FragmentExecutor:
 
 
 def _where_wanted(desired: DesiredState, fragment_id: str) -> tuple[str, WantedFragment] | None:
-    """The slot that is to run a fragment, and how; None where none is, or where the fragment hands over.
+    """The slot that is to run a fragment, and the wanted fragment; None without a slot, or if the fragment hands over.
 
-    The interval of its batches is left out: a query that runs takes another one between two batches.
+    Another interval counts as equal: a running query takes it between two batches.
     """
     if fragment_id in desired.outgoing:
         return None

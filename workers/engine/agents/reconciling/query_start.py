@@ -207,7 +207,7 @@ def restart(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def _looks_again_ms(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...] | None) -> int:
-    """After which time it is looked again whether channels are there that it is to read."""
+    """The delay until the next look for the channels that it is to read, in ms."""
     missing = set(fragment.inputs) - set(inputs or ())
     if inputs is not None and all(item.ending for item in missing):
         return SELDOM_MS  # they may never come

@@ -274,7 +274,7 @@ class SlotStore:
     def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
         """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids.
 
-        So are those of fragments that stood by for so long and that no slot has: theirs died, and nobody wants them.
+        Checkpoints of fragments that stood by for so long, and are on no slot any more, are deleted too.
         """
         swept = []
         folder = self.data_dir / "checkpoints"

@@ -149,8 +149,9 @@ class QueryCopies:
         return due
 
     def _look_after_at_rest(self, fragment: WantedFragment, run: Actual, wishes: CopyWishes) -> list[CopyState]:
-        """Send what is next of the last copies of a fragment that is paused: those that are due, until each holder has
-        one. Nothing is kept for them, and older ones do not count any more."""
+        """Send the next part of the last copies of a paused fragment, until each holder has one.
+
+        Channels keep nothing for them, and older copies no longer count."""
         nodes = wishes.own.get(fragment.id, ())
         reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         counting = counting_copies(

@@ -176,7 +176,7 @@ def _of_the_node(slot_figure: float | None, path: Path) -> float | None:
 
 
 def _stored_figure(path: Path) -> float | None:
-    """The figure that a file keeps; None where it keeps none that can be read: then the slot is looked at anew."""
+    """The figure in a file; None if it has none that can be read: then the slot is measured anew."""
     try:
         figure = float(text_of(path, most_bytes=100))
     except (OSError, ValueError):
