@@ -22,9 +22,11 @@ class AllocationKind:
     ----------
     allocate : callable
         ``(rates_per_s, profiles, *, one_thread)``; with ``bundles`` also ``one_slot``. Both are ids of tasks: those
-        with one thread, and those whose threads share one slot. bundles : bool True if it puts several threads of a
-        task into a bundle; else every thread is a bundle. solver_share : float The share of a solver's effort that a
-        mapping with a solver spends on its threads, from 0 to 1.
+        with one thread, and those whose threads share one slot.
+    bundles : bool
+        True if it puts several threads of a task into a bundle; else every thread is a bundle.
+    solver_share : float
+        The share of a solver's effort that a mapping with a solver spends on its threads, from 0 to 1.
     """
 
     name: str

@@ -66,8 +66,13 @@ class FragmentFailed(Exception):
     ----------
     may_pass : bool
         True if the cause may go away by itself: an unreachable service, a full disk. Failures of Weir's own code
-        repeat. is_final : bool True if it fails each time, so that only a person tries it again. tasks : sequence of
-        str The running tasks that it was in; empty if unknown. traceback : str Of Python or Java; empty without one.
+        repeat.
+    is_final : bool
+        True if it fails each time, so that only a person tries it again.
+    tasks : sequence of str
+        The running tasks that it was in; empty if unknown.
+    traceback : str
+        Of Python or Java; empty without one.
     """
 
     def __init__(
