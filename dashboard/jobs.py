@@ -320,7 +320,7 @@ def hold_turn(name: str, owner: str, *, for_ms: int) -> bool:
 
 
 def give_turn_back(name: str, owner: str) -> None:
-    """Let another process have it at once; where the broker is away it lapses by itself."""
+    """Give the turn to another process at once; if the broker is away, it lapses by itself."""
     with suppress(redis.RedisError):
         turns.give_back(broker(settings.REDIS_URL), name, owner)
 

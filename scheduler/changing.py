@@ -62,25 +62,25 @@ def plan_change(
     dataflow_id, team : str
         The dataflow's id in the estate, and its team by its short name.
     fresh : bool
-        Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
+        True if no new task joins a running stateful one: it is started anew, with all that is downstream of it.
     begin : str
         The beginning of new fragments in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the
         epoch.
     settings : mapping of str to FragmentSettings, optional
-        By task of the dataflow: what its query is to begin with, where that is not as usual; nothing of it counts where
-        the version that runs has a schedule.
+        By task of the dataflow: the first settings of its query, without usual ones. They do not count if the running
+        version has a schedule.
     begin_from : SavedStates, optional
-        The named savepoint from which the new version begins: then nothing goes on, all of its tasks start, on that
-        one's node, and those that run stop unless others need them.
+        The named savepoint from which the new version begins. Then all of its tasks start, on the savepoint's node, and
+        the running ones stop unless others need them.
     anew : bool, optional
-        Nothing of the version that runs goes on, also where the two are the same: that one began from a savepoint, and
-        is taken back.
+        True if no task of the running version goes on, even equal ones: that version began from a savepoint, and is
+        taken back.
 
     Returns
     -------
     Plan
-        Frozen; ``replaced`` is the entry of the version that runs. Tasks that are the same keep their query and state;
-        none of those is restarted.
+        Frozen; ``replaced`` is the entry of the running version. Equal tasks keep their query and state without a
+        restart.
 
     Raises
     ------
@@ -254,7 +254,7 @@ class _Version:
             stopped=sum(stands == "leaves" for stands in alternative.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:
-        """Changes of others' bills: of what is joined, and of what is left to them."""
+        """The changes of others' bills for tasks that the new version joins, and for tasks that it leaves to them."""
         others = [task_id for task_id, stands in self.left.items() if stands == "works"]
         totals: dict[str, float] = {}
         for shared, comes in ((self.joined, True), (others, False)):

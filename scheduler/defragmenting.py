@@ -39,23 +39,23 @@ def plan_defragmentation(
     apart: Collection[str] = (),
     path: Sequence[str] | None = None,
 ) -> Plan:
-    """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
+    """Plan the step of defragmentation among a dataflow's fragments that gains most.
 
     Parameters
     ----------
     evidence : DefragmentEvidence, optional
-        The measurements; without it estimates take its place.
+        The measurements; by default estimates.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str
-        Running tasks that were cut out of a query because they were too slow for the rest of it.
+        Running tasks that stay in queries of their own, because they were too slow for the rest of a query.
     path : sequence of str, optional
-        The very fragments to be made one, upstream first, however many; any step of the smallest kind without it.
+        The fragments to be made one, upstream first; by default any step of the smallest kind.
 
     Returns
     -------
     Plan
-        With ``why``: what it gains against what it disturbs, in words.
+        With ``why``: gain and disruption in words.
     """
     submitted, rule, evidence = submitted_in(
         estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()

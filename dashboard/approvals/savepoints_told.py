@@ -84,7 +84,7 @@ def beginnings_told(team: Team, name: str, text: str, *, format: str | None = No
     InvalidDataflow
         The document has problems.
     NoSuchSavepoint
-        The team has none of that name that is whole.
+        The team has no whole savepoint of that name.
     """
     saved, types = savepoint_of(team, name), jobs.task_types()
     dataflow = with_scoped_secrets(parse_document(text, format=format), team=team.slug, task_types=types)

@@ -37,7 +37,7 @@ DATABASE = "database"  # the effect of sources that ask for columns of a table
 
 
 class NothingToLookAt(WeirError):
-    """A task's events are not outside: it is no live source, or one that is posted to."""
+    """The task has no events outside to look at: it is no live source, or a source that events are posted to."""
 
     code = "nothing_to_look_at"
 

@@ -131,7 +131,7 @@ class NodePlace:
 
 
 def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
-    """A query by its id, or by that of one whose place it took; ``NotFound`` where the viewer may not know of it."""
+    """A query by its id, or by the id of a predecessor; ``NotFound`` if the viewer may not know of it."""
     view = view_for(viewer)
     if (place := query_now(view, query_id)) is None:
         raise NotFound("There is no such query.", remedy="It may have ended: see the dataflow's page.")

@@ -1,6 +1,6 @@
-"""The allocations that there are: each one's name, what it does, and how it is called.
+"""The registry of allocations: name, description and function of each.
 
-An allocation is added here: a module with its function, and an entry in ``ALLOCATIONS``.
+A new one is a module with its function and an entry in ``ALLOCATIONS``.
 """
 
 from __future__ import annotations

@@ -104,14 +104,14 @@ def other_rate(now: BundleOffer, load_per_s: float, *, sources: int) -> float | 
 def choose_bundles(
     offered: OfferedBundles, answer: AdaptationAnswer, goals: DataflowGoals, *, value_per_hour: float
 ) -> tuple[BundleOffer | None, str]:
-    """The schedule that is to be proposed, and why it, or why none; no words where a schedule is not what it is about.
+    """The schedule to propose, if any, and the reason for it or for none; no reason if schedules do not matter here.
 
     Parameters
     ----------
     answer : AdaptationAnswer
         The effect of switches of alternates.
     value_per_hour : float
-        σ: how much value is to be brought by a unit of money an hour (4.9).
+        σ: the value that a unit of money an hour has to bring (4.9).
     """
     now, other_bundles, throughput = offered.now, offered.other, answer.now.throughput
     if abs(throughput - goals.throughput) < goals.tolerance:

@@ -10,8 +10,8 @@ from scheduler.model.fragment import Slot
 
 
 class Aspect(StrEnum):
-    """An aspect of a subject that a change sets. Controllers share these names, and those of subjects: so one of them
-    does not undo what another has done."""
+    """An aspect of a subject that a change sets. Controllers share these names and those of subjects, so that none
+    undoes a change of another."""
 
     SLOT = "slot"  # where a query runs
     STREAM = "stream"  # what carries a stream: ``parent>child``

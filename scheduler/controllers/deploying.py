@@ -129,8 +129,8 @@ class Deploying(Controller):
     def _askers(
         self, move: Move, allowed: Mapping[str, Sequence[Asker]], policies: Mapping[str, Policy]
     ) -> tuple[Asker, ...]:
-        """One dataflow that may ask for all of a move, as the asker for each query: of those whose team lets it act,
-        else of those whose team is asked."""
+        """A dataflow that may ask for the whole move, as the asker for each query. Dataflows whose teams let the
+        controller act come before those whose teams are asked."""
         common = set.intersection(*({asker.dataflow for asker in allowed[bundle]} for bundle in move.bundles))
         first, *others = (
             {asker.dataflow: asker for asker in allowed[bundle] if asker.dataflow in common} for bundle in move.bundles)

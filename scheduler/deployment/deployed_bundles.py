@@ -33,11 +33,11 @@ class PlacedBundle(FiniteFigures):
 class Deployment:
     """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second.
 
-    `ValueError` where a bundle is on no slot of these, or traffic is of none of the bundles.
+    `ValueError` for a bundle on an unknown slot, or for traffic of an unknown bundle.
 
-    ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
-    nothing more. Where teams have slots of their own, ``team_targets`` are those of each. ``events`` is the traffic in
-    events a second, where that is in bytes.
+    ``targets``: the slots that bundles may go to, None for all; other slots count with their load and get no bundles;
+    ``team_targets``: those of each team, if teams have slots of their own; ``events``: the traffic in events a second,
+    if the traffic itself is in bytes.
     """
 
     bundles: Mapping[str, PlacedBundle]

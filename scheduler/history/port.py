@@ -1,4 +1,4 @@
-"""The port of a history: what is written to one and read from one, wherever it is kept."""
+"""The port of a history: writing and reading, wherever it is kept."""
 
 from __future__ import annotations
 

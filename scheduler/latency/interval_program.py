@@ -32,9 +32,9 @@ Relations = Mapping[str, Relation]  # by reader of one stream: what it is to its
 
 
 def choose_intervals(plan: BatchPlan) -> Intervals:
-    """The intervals that meet all limits at the least CPU; where one cannot be met, as near to it as can be.
+    """The intervals that meet all limits at the least CPU, or come nearest to a limit that cannot be met.
 
-    Where the solver finds nothing, as of figures that are many powers of ten apart, it is the shortest intervals.
+    If the solver fails, as with figures that are many powers of ten apart, they are the shortest intervals.
     """
     too_slow = frozenset(query for query, cost in plan.costs.items() if not cost.least_s <= plan.longest_s(query))
     if not plan.capacity and (not plan.limits or _is_alone(plan)):
@@ -225,7 +225,7 @@ class _Program:
             constraint.SetCoefficient(variable, factor)
 
     def solve(self) -> bool:
-        """True if there is a solution. What it says is read before anything is added: the solver forgets it then."""
+        """True if there is a solution. Read it before adding constraints: the solver drops it then."""
         at_s = 1.0
         starts = []
         while at_s > self._plan.smallest_s:
@@ -268,7 +268,7 @@ def _over_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> list[float]:
 
 
 def _is_alone(plan: BatchPlan) -> bool:
-    """True if the plan has a single query: what it may read has no interval that counts."""
+    """True if the plan has a single query, so that no writer's interval counts."""
     return len(plan.costs) == 1
 
 

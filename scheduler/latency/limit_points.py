@@ -1,5 +1,5 @@
-"""The beginning and the end of a limit, as points that history has ages for: what is measured of it is the time
-between."""
+"""The beginning and the end of a limit, as points at which history has the ages of events. Their difference is the
+measured latency."""
 
 from __future__ import annotations
 

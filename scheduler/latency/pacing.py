@@ -44,15 +44,15 @@ MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a ch
 def pace(
     queries: Queries, wants: Sequence[LimitOnWay], *, standing: StandingAnswers[Pacing] | None = None
 ) -> Pacing:
-    """Choose the intervals of all queries, so that what is wanted is met at the least CPU.
+    """Choose the intervals of all queries that meet the limits at the least CPU.
 
     Parameters
     ----------
     queries : Queries
         The queries that work; `BatchCost` of each.
     standing : StandingAnswers, optional
-        The choices of earlier rounds. Where that stands, queries that limits join keep it; how late events are with it
-        is told by the present figures all the same.
+        The choices of earlier rounds. Queries that limits join keep a choice that stands; the latency with it follows
+        from present figures all the same.
 
     Returns
     -------

@@ -55,10 +55,9 @@ def choose_modes(
     Parameters
     ----------
     refusals : mapping of str to str
-        The reason why a query cannot leave its batches open, empty where it can; one that is not named is not known
-        yet.
+        The reason why a query cannot leave its batches open; empty if it can, missing while unknown.
     before : collection of str
-        The queries that do so now: they go on while that costs no more.
+        The queries whose batches are open now: they stay open if that costs no more.
     micro : Pacing, optional
         The intervals of micro-batches alone, where they are known.
     standing : StandingAnswers, optional

@@ -97,7 +97,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
 
 
 def _end_what_fails(record: DataflowRecord) -> None:
-    """End plans of a dataflow that fail, as taken back: it is removed, and with it what they began."""
+    """End a removed dataflow's failed plans, as taken back: the removal covers what they began."""
     for failed in Proposal.objects.select_for_update().filter(dataflow=record, status=FAILED):
         move_proposal(failed, ROLLING_BACK)
         failed.finished_at = timezone.now()

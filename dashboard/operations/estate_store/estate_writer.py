@@ -73,11 +73,10 @@ def store_plan(plan: Plan) -> None:
 
 
 def store_slots(node: NodeRow, *, generation: int) -> int:
-    """Offer as many slots of a node as it has now, and move the fragments of those that it has no more.
+    """Offer the present slots of a node, and move the fragments of its former slots.
 
-    They move to its other slots, in order of slot, to those that are reserved only where there are no others; where
-    teams are apart, to another team's only where there is none that is empty or their own. Their queries go on there
-    from their checkpoints.
+    They move to the node's other slots in order, to reserved ones only if there are no others. Where teams are apart,
+    they move to another team's slot only if no slot is empty or their own. Their queries go on from their checkpoints.
 
     Returns
     -------

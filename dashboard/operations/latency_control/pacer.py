@@ -365,8 +365,8 @@ def batch_figures_of(fragments: Iterable[str]) -> Mapping[str, BatchFigures]:
 
 
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
-    """The priced intervals of the batches of these fragments, or of all: of those that stay open, as micro-batches that
-    take as much."""
+    """The priced intervals of these fragments' batches, or of all. Open batches count as micro-batches of equal
+    cost."""
     every = BatchFigures.objects.select_related("fragment")
     rows = every if fragments is None else batch_figures_of(fragments).values()
     return {

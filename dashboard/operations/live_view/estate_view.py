@@ -1,7 +1,6 @@
-"""The estate as one viewer may know it, with what is observed of it; figures and states that are made from that.
+"""The estate as one viewer may know it, with observations, and the figures and states that follow from these.
 
-Whatever belongs to a private dataflow of a team that the viewer is not in is left out of every list and of every
-number.
+Private dataflows of other teams are left out of every list and every number.
 """
 
 from __future__ import annotations
@@ -273,7 +272,7 @@ def one_look() -> Iterator[None]:
 
 
 def view_for(viewer: Viewer) -> View:
-    """Read the estate, who is in it and what is observed, for one viewer."""
+    """Read the estate, its dataflows and the observations for one viewer."""
     return (_of_one_look.get() or OneLook()).view_for(viewer)
 
 

@@ -119,9 +119,9 @@ class PastProfile:
 
 
 class World(Clock, Protocol):
-    """The estate at one moment, what is measured of it, and what is kept.
+    """The estate at one moment, with measurements and kept history.
 
-    What costs a look-up is looked up when it is asked for; of one moment the answers are the same.
+    Values are looked up when they are asked for; for one moment each answer stays the same.
     """
 
     @property
@@ -182,7 +182,7 @@ class World(Clock, Protocol):
         """The rule for worthwhile defragmentations."""
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
-        """The plan that made a query of others; None where there is none, or a round of this controller made it."""
+        """The plan that fused others into a query; None without one, or if a round of this controller made it."""
 
     # Isolation
 
