@@ -98,7 +98,8 @@ def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
     """The age of the oldest batch that is missing in the oldest counted copy of a query's state; None without a copy.
 
     It is as of the node's report, and 0 where no batch is missing. After any loss that the copies survive, the query
-    goes on from there or later."""
+    goes on from there or later.
+    """
     if query.copied_at_ms is None:
         return None
     return 0 if query.lacks_none else max(0, at_ms - query.copied_at_ms)

@@ -154,7 +154,7 @@ def _microseconds(value: WrittenNumber | int | float, unit_ms: float) -> int:
 
 
 def _as_binary(value: Any) -> bytes:
-    """Bytes; of a text those that it has in base64, as sinks write them."""
+    """Bytes; a text is decoded from base64, which sinks write."""
     return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(memoryview(value))
 
 

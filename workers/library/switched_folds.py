@@ -69,24 +69,23 @@ def switched_states(
 ) -> DataFrame:
     """The output of alternates of which one is on in a batch, each with any number of folds.
 
-    The first event of a batch goes through all folds, ahead of what they read. So each of them learns which alternate
-    got an event, whether or not something reaches the fold. Its batch is done before anything behind it is read: what
-    goes past a fold waits, and a query has the same folds in the same order, whatever is on.
+    The first event of a batch goes through all folds, ahead of their inputs. So each fold learns which alternate is on,
+    even if no event reaches it. A fold finishes its batch before anything behind it is read: events that bypass a fold
+    wait, and a query has the same folds in the same order, whatever is on.
 
     Parameters
     ----------
     one_of : callable
-        Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
+        Takes a stream for each alternate, all with the same columns; gives in each batch the one that is on.
     working : callable
-        Takes a stream; says which alternates work in the batch (`scheduler.model.warm_up.working`).
+        Takes a stream; gives the working alternates of the batch (`scheduler.model.warm_up.working`).
     headed : callable
         Takes a stream; gives the first event of each batch, once all of it is there, and the stream, for any number of
         readers behind that.
     both_of : callable, optional
-        Given where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
+        For alternates that warm up: as ``one_of``, but also with the stream of the one that warms up.
     begins : bool, optional
-        True where an alternate that is switched on begins without state. Otherwise the n-th folds of all have one
-        state.
+        True if an alternate that is switched on begins without state; else the n-th folds of all share one state.
     """
     from pyspark.sql import functions as F
 
@@ -340,7 +339,7 @@ def _own_names(columns: StructType, index: int) -> dict[str, StructField]:
 
 
 def _pass_first(width: int) -> Work:
-    """Lets the first event of a batch go by: so many columns, of which the last says what it is."""
+    """Lets the first event of a batch pass: of ``width`` columns the last one marks it."""
     return lambda states, frame: [*[[None]] * (width - 1), [_FIRST]]
 
 

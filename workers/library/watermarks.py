@@ -122,7 +122,7 @@ def advance(partition: dict[str, Any], time: int, born: int, punctuality: Punctu
 
 
 def reach(partition: dict[str, Any], time: int, punctuality: Punctuality) -> None:
-    """Move a partition's mark on where it has come as far as that time."""
+    """Move a partition's mark forward to that time, if it is later."""
     partition["mark"] = max(partition["mark"], time - punctuality.lateness)
 
 

@@ -247,9 +247,9 @@ class SlotLoop:
         self._wake.set()
 
     def _notice_ends(self, now_ms: int) -> None:
-        """A query that ended without being asked to has failed; its cause decides what its page says.
+        """Note queries that ended without being asked to: they have failed, and their pages show the cause.
 
-        One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
+        An unwanted query may end because its input is gone: it is about to be stopped anyway.
         """
         fragment_ids = {fragment.id for fragment in self._desired.of_slot(self._name)}
         fragment_ids |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}

@@ -296,15 +296,16 @@ def the_one_on(
     made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = "",
     beside: str = "",
 ) -> DataFrame:
-    """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`.
+    """In each batch the stream of the alternate that is on, of one stream for each, all with the same columns; see
+    `one_of`.
 
     Parameters
     ----------
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
     beside : str, optional
-        The streams beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those of the ones
-        that were set for keys. All must be one partition behind that again.
+        Further streams: `WARMING`, that of the alternate that warms up, if any; `FOR_KEYS`, those of alternates that
+        were set for keys. Behind it all of them must be one partition again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [

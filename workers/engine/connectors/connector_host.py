@@ -95,7 +95,7 @@ class ConnectorHost:
         self._wake.set()
 
     def note_end(self, taken_bytes: int) -> None:
-        """Leave word that it ends, for it has taken so much memory."""
+        """Note for the next host that this one ends, because it takes so much memory."""
         self._log.error("more memory was taken than may be", megabytes=taken_bytes >> 20)
         self._suspects.note_end(taken_bytes=taken_bytes)
 

@@ -36,11 +36,10 @@ class SourceRefused(WeirError):
 class Message:
     """A piece of a source's input: one event, or several in formats that hold several.
 
-    ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
-    in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
-    ``partition`` names the part of the source that it is of, where the order of events is kept within such parts alone:
-    each has a mark of time of its own (``workers.library.watermarks``).
-    ``at_ms`` is when it was, of one that has no content to say so.
+    ``place``: its origin, for people who look at unreadable messages: “orders[3] at 1234”; ``values``: in place of
+    ``body``, from sources with columns of their own; ``extras``: values that the config includes besides;
+    ``partition``: the part of the source that it comes from, if order is kept only within parts, each of which has its
+    own mark (``workers.library.watermarks``); ``at_ms``: its time, for a message whose content has none.
     """
 
     body: bytes = b""

@@ -214,9 +214,9 @@ class IntakeStore:
         first : int
             The number of the first event: ``Intake.seq`` as the writer knows it.
         position : mapping, optional
-            The position from which the source is to be read on; it stays as it was without one.
+            The position from which the source is to be read on; by default the present one.
         once : OnceOnly
-            Under which a repetition of this write does nothing.
+            Makes a repetition of this write do nothing.
         keep_dead : int
             The number of the newest dead letters that are kept.
         lost : sequence of DeadLetter
@@ -225,7 +225,7 @@ class IntakeStore:
         Returns
         -------
         str or None
-            None where it was written; the first answer where its key was taken before ("" if that was not kept).
+            None if it was written; the first answer if its key was used before ("" if that answer was not kept).
 
         Raises
         ------

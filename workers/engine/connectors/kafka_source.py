@@ -214,8 +214,8 @@ class KafkaReader:
             self._registry.close()
 
     def _begin(self, position: Position | None, anew: Collection[str] = ()) -> dict[str, dict[str, int]]:
-        """The offsets to begin at, by topic and partition: those that are known, else where the config says; of topics
-        that were made anew the first. One of which that is not known may have fewer partitions than before."""
+        """The offsets to begin at, by topic and partition: stored ones, else by the config; the first offsets of topics
+        that were made anew. A topic without ids may have been made anew with fewer partitions."""
         parts_of = {topic: self._partitions(topic) for topic in self._topics}
         known_of = {topic: at for topic, at in (position or {}).get("offsets", {}).items() if topic not in anew}
         offsets = {
@@ -269,8 +269,8 @@ class KafkaReader:
             self._descriptions |= self._admin.describe_topics(topics, request_timeout=self.timeout_s)
 
     def _made_anew(self, wait_for: Collection[str] = ()) -> list[str]:
-        """Topics that have another id than they had, by the answers that are there. A cluster that gives none leaves it
-        at what is known."""
+        """Topics whose id has changed, by the answers that have come. If the cluster gives no ids, the stored ones
+        stay."""
         anew = []
         for topic, answer in list(self._descriptions.items()):
             if topic not in wait_for and not answer.done():

@@ -1,6 +1,6 @@
-"""The sinks of a connector host: those that run are brought to those that are wanted, again and again.
+"""The sinks of a connector host, reconciled repeatedly with the wanted ones.
 
-A sink that nobody wants any more still writes what waits in its channel, for ten minutes at most.
+An unwanted sink still writes the rest of its channel, for ten minutes at most.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Sinks:
         return wanted_sinks(desired, self._types, let_go=self._passing_records.let_go())
 
     def names(self, sinks: Mapping[str, WantedSink]) -> list[str]:
-        """Channels of those that are wanted, of those that still write, and of those that another host has left."""
+        """The channels of wanted sinks, of sinks that still write, and of those that another host has left."""
         abandoned = () if self._is_swept else self._store.left(self._settings.node)
         return [*dict.fromkeys((*sinks, *self.runners, *abandoned))]
 

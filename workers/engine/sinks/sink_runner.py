@@ -142,7 +142,7 @@ class SinkRunner(Retried):
             self._note(taken=unnoted, passed=unnoted)
 
     def _gather(self, batching: Batching) -> list[SpilledBlock]:
-        """The blocks of the next batch; none where it is not yet to be written."""
+        """The blocks of the next batch; empty if it is not yet due."""
         after = self._pending[-1].offset if self._pending else self._position
         wait_ms = WAIT_MS
         if self._pending:

@@ -130,8 +130,7 @@ class SinkStore:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def position(self, channel: str) -> Offset:
-        """The last block that is outside, as far as is known here: at least to the place that is held in its
-        channel."""
+        """The last block outside, as far as it is known here: at least the sink's offset in its channel."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hget(keys.sink(channel), "position").hget(keys.readers(channel), keys.SINK)
         return max((Offset(text.decode()) for text in pipeline.execute() if text), default=START)

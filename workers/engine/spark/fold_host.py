@@ -72,7 +72,7 @@ class FoldDefinition:
 
 
 class FoldBatch:
-    """A batch of a fold: its states, from those before it to those that are kept."""
+    """A batch of a fold: its states, from loading to saving."""
 
     def __init__(self, fold: FoldDefinition, folder: Path, batch: int) -> None:
         self._fold, self.folder, self._batch = fold, folder, batch
@@ -174,8 +174,8 @@ def _pickler() -> ModuleType:
 
 
 def _lists(events: pa.RecordBatch) -> dict[str, list]:
-    """The columns of some events; a number that is none (NaN) is missing, as it is to Spark's own operator. A frame of
-    pandas would take most of a millisecond for each group, however few events it has."""
+    """The columns of some events; NaN is missing, as for Spark's own operator. A frame of pandas would take most of a
+    millisecond for each group, however small."""
     lists = {name: column.to_pylist() for name, column in zip(events.schema.names, events.columns, strict=True)}
     for column in events.schema:
         if pa.types.is_floating(column.type):

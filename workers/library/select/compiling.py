@@ -42,14 +42,14 @@ class CompiledSelect:
 
 
 def compiled(select: Select, columns: Columns, *, task: str = "") -> CompiledSelect:
-    """Check a SELECT against its input; ``task`` is the running task, for what goes wrong while it runs.
+    """Check a SELECT against its input; ``task`` is the running task, for errors while it runs.
 
     Raises
     ------
     ColumnError
-        A column is not there, or of a type that cannot be worked on so.
+        A column is missing, or its type does not fit.
     InvalidConfig
-        A function is called that is none, or not as it can be.
+        A function is unknown, or its arguments do not fit.
     """
     growth = TextGrowth(bounds_for(1), task)
     result = _compiled(select, columns, growth)

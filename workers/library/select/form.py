@@ -74,7 +74,7 @@ def normal(select: Select) -> Select:
 
 
 def _is_implied(item: Item) -> bool:
-    """Whether an entry is one of Weir's columns as it is, which every stream has anyway."""
+    """True for an unchanged column of Weir's, which every stream has anyway."""
     column = item.expression
     return isinstance(column, exp.Column) and len(path(column)) == 1 and is_streams(column.name) and (
         item.names == (column.name,))

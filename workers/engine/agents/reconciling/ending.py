@@ -156,10 +156,10 @@ def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
 
 
 def _lacks_inputs(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
-    """Whether a fragment that ends has something left to read in a channel that its query does not read.
+    """True if an ending fragment has unread entries in a channel that its query does not read.
 
-    One plan gave it that channel, and the next one moved it before its query was started anew. It is no longer wanted,
-    so that reconciliation would not restart it: it would wait for good.
+    One plan gave it that channel, and the next one moved it before its query was restarted. Since it is no longer
+    wanted, reconciliation would not restart it: it would wait for good.
     """
     read = {item.channel for item in snapshot.actual.inputs}
     return isinstance(action, End) and not left_to_read(snapshot, action.fragment) <= read

@@ -34,7 +34,7 @@ MOST_LOOKS = 20  # at one action: more would mean that deciding goes in a circle
 
 
 class Superseded(Exception):
-    """A newer desired state has come: what was decided by an older one is void."""
+    """A newer desired state has come: decisions by an older one are void."""
 
 
 class FragmentExecutor:
@@ -116,7 +116,7 @@ class FragmentExecutor:
             raise
 
     def _look_and_do(self, run: FragmentRun, desired: DesiredState, action: Action) -> Instructions:
-        """One look, one decision, and what follows of it. Who takes over is alone on the node meanwhile."""
+        """One look, one decision, and its instructions. A takeover excludes all others on the node meanwhile."""
         handover = self._context.store.handover_lock() if self._takes_over(run, action) else None
         try:
             has_handover_lock = handover is not None and handover.acquire()

@@ -269,7 +269,7 @@ class FragmentRun:
         Parameters
         ----------
         is_behind : bool, optional
-            Events wait for it: where it has done no batch it has not recovered then, however long it has run.
+            True if events wait for it: without a finished batch it has not recovered then, however long it has run.
         """
         with self._lock:
             self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None

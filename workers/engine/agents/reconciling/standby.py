@@ -89,10 +89,10 @@ def rest_s(
 
 
 class Patience:
-    """The time for which each heir has been waited for, and whether that is long enough.
+    """The waiting time for each heir, and whether it is long enough.
 
-    Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
-    to be compiled, and who waits for them works on meanwhile.
+    Whenever one heir stands by, the others get the whole time again: compiling many at once, or on a busy machine,
+    takes long, and the fragments that wait for them work on meanwhile.
     """
 
     def __init__(self) -> None:

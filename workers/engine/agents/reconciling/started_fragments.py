@@ -240,7 +240,7 @@ class SlotStore:
         self._mark(fragment_id, "paused", paused)
 
     def record_left(self, fragment_id: str, *, has_left: bool) -> None:
-        """The bundle has done all that it had to; or goes on after all."""
+        """Record that the bundle has done all its work, or that it goes on after all."""
         self._mark(fragment_id, "left", has_left)
 
     def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:

@@ -39,7 +39,7 @@ class Rates:
         self._grew_at_ms: dict[str, int] = {}
 
     def take(self, counts: Mapping[str, int], *, at_ms: int, held_back: Collection[str] = ()) -> None:
-        """Note these counters; what has none any more is forgotten, and who is in ``held_back`` is not idle."""
+        """Note these counters, and forget all others; queries in ``held_back`` do not count as idle."""
         self._counts = {name: self._counts.get(name, deque()) for name in counts}
         self._grew_at_ms = {name: self._grew_at_ms.get(name, at_ms) for name in counts}
         for name, count in counts.items():

@@ -52,7 +52,7 @@ def facts_of(head: bytes) -> Mapping[str, Any]:
 
 
 def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> bytes | None:
-    """A round of a text; None where all of it is to go again.
+    """A round of a text; None if all of it is to be sent again.
 
     Parameters
     ----------

@@ -329,7 +329,7 @@ class Carrier:
         return WHOLE
 
     def _say_begun(self, heir: WantedFragment) -> None:
-        """Say that it has begun, until the other node has cleared away what it left."""
+        """Report that it has begun, until the other node has deleted its part."""
         key = keys.handover(heir.inherits[-1])
         if not self._broker.exists(key):
             self._store.files.drop(heir.id, RECEIVED)  # it is in what it began with
