@@ -18,7 +18,7 @@ from .placement import ThreadShortage
 from .plan import Plan, Price, Step
 from .promise import Promise
 from .renumbering import placed_late, renumbered, with_slots
-from .settings_of_fragments import FragmentSettings
+from .settings_of_fragments import SETTINGS, FragmentSettings
 from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
@@ -29,7 +29,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "settings_before", "settings_after", "why"),
-    FragmentSettings: ("trigger_ms", "real_time", "alternates", "policies", "restores"),
+    FragmentSettings: SETTINGS,
     Price: (
         "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
         "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ class FragmentSettings:
 
 
 USUAL = FragmentSettings()
+SETTINGS = tuple(setting.name for setting in fields(FragmentSettings))
 OF_TASKS = ("alternates", "policies")  # settings of single tasks of a fragment
 
 

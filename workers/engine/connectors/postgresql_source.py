@@ -159,7 +159,7 @@ class PostgresqlReader:
         return messages, lost
 
     def _rows(self, query: Any, most: int, *, is_known: bool = False) -> list[tuple]:
-        """The next final rows, of which none can still appear before them; at most ``most``, or a poll's. They count as read.
+        """The next final rows, which count as read: no earlier row can still appear. At most ``most``, or a poll's.
 
         Raises if they cannot be read. With ``is_known``, which asks for their places alone, a server that sends too
         much is refused.
