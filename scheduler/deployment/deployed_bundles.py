@@ -52,10 +52,10 @@ class Deployment:
         slots = frozenset(self.slots)
         for name, bundle in self.bundles.items():
             if bundle.slot not in slots:
-                raise ValueError(f"{name} is on {bundle.slot}, which is none of the slots")
+                raise ValueError(f"{name} is on {bundle.slot}, which is not among the slots")
         for name in {end for pair in (*self.traffic, *self.events) for end in pair}:
             if name not in self.bundles:
-                raise ValueError(f"traffic is said of {name}, which is none of the bundles")
+                raise ValueError(f"traffic names {name}, which is not among the bundles")
 
     @cached_property
     def loads(self) -> Mapping[str, float]:

@@ -142,12 +142,12 @@ class _Search:
         if kind == BOTH_ON:
             return GuardFinding(
                 kind, alternates, f"{' and '.join(alternates)} of {name} {verb} on at once where {when}.",
-                "Let one guard exclude the other. Where both are on, the one that is on stays.", when, is_certain)
+                "Let one guard exclude the other. If both are true, the present alternate stays on.", when, is_certain)
         if kind == NONE_ON:
             return GuardFinding(
                 kind, alternates, f"No alternate of {name} {'is' if is_certain else 'may be'} on where {when}.",
-                "Leave the guard of one alternate empty: it is on where no other is. Where none is on, the one that "
-                "was stays.", when, is_certain)
+                "Leave the guard of one alternate empty: it is on if no other guard is true. If none is true, the "
+                "present alternate stays on.", when, is_certain)
         return GuardFinding(
             kind, (), f"{alternates[0]} of {name} is turned on and off at once where {when}; off wins.",
             "Let it turn off further away than it turns on: latch(rate > 100, rate < 80).", when, is_certain)

@@ -38,7 +38,7 @@ def enact_if_open(
         proposal.held = None
         proposal.save(update_fields=["held", "changed"])
         audit.details["why"] = (
-            "approvals have expired, those who gave them may give none any more, or others are asked as well: "
+            "approvals have expired, their authors may no longer approve, or further teams are asked: "
             f"{', '.join(team.slug for team in missing)}")
         return
     closed = closure_of(demands, at=at)

@@ -309,7 +309,7 @@ def _row_of_json(item: Any, layout: MessageLayout) -> tuple:
         except UnicodeEncodeError:
             raise UnreadableMessage("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
-        raise UnreadableMessage("is no JSON object, so that it has no fields")
+        raise UnreadableMessage("is no JSON object, so it has no fields")
     return _row(item, layout)
 
 

@@ -35,8 +35,8 @@ TOO_LARGE = (
     "It had {:,} MB of memory then: what this task is sent becomes too large when it is unpacked. Delete that at the "
     "other system, send it in smaller parts, or give the node more (WEIR_CONNECTOR_MEMORY_MB).")
 CRASHED = (
-    "It crashed at what the other system says. See whether that is the one that is meant, and what is newest there; "
-    "the log of the node's connectors says where it crashed.")
+    "It crashed over an answer of the other system. Check that its address is right, and look at the newest data "
+    "there; the log of the node's connectors says where it crashed.")
 
 
 class Hosted(Protocol):
