@@ -32,7 +32,7 @@ from .plan_building import heads_of, plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
-from .reuse.fragments import LONGEST_CHAIN, NOW, attach, chained_note
+from .reuse.fragments import NOW, attach, chained_note
 from .reuse.merge import Merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
@@ -49,7 +49,6 @@ def plan_change(
     prices: Prices,
     fresh: bool = False,
     begin: str = NOW,
-    longest_chain: int = LONGEST_CHAIN,
     remarks: Sequence[str] = (),
     settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
     begin_from: SavedStates | None = None,
@@ -105,7 +104,6 @@ def plan_change(
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     newcomer = Newcomer(
         estate, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
-        longest_chain=longest_chain,
         unchanged={} if begin_from or anew else _unchanged(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))

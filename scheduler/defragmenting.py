@@ -22,7 +22,6 @@ from .plan_building import (
 )
 from .reuse.defragment import DefragmentEvidence, DefragmentRule, fusions, in_words, step_of, worth_of
 from .reuse.division import is_scheduled
-from .reuse.fragments import LONGEST_CHAIN
 from .reuse.handover import CutPiece, recut_in
 
 
@@ -34,7 +33,6 @@ def plan_defragmentation(
     prices: Prices,
     evidence: DefragmentEvidence | None = None,
     rule: DefragmentRule | None = None,
-    longest_chain: int = LONGEST_CHAIN,
     busy: Collection[str] = (),
     apart: Collection[str] = (),
     path: Sequence[str] | None = None,
@@ -61,9 +59,7 @@ def plan_defragmentation(
         estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
-    limits: dict[str, Any] = {
-        "task_types": task_types, "query_cores": for_query, "longest_chain": longest_chain, "busy": busy,
-        "apart": apart}
+    limits: dict[str, Any] = {"task_types": task_types, "query_cores": for_query, "busy": busy, "apart": apart}
     if path is None:
         possible = fusions(estate, fragments, **limits)
     else:
