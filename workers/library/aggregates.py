@@ -110,7 +110,7 @@ def read_aggregates(entries: Sequence[str]) -> tuple[Aggregate, ...]:
                 f"{', '.join(KINDS)}.", parameter="aggregates", value=entry)
         aggregate = Aggregate(match[1], match[2], "" if match[3] == "*" else match[3], float(match[4] or 0.5))
         if aggregate.name in {earlier.name for earlier in aggregates} or not 0 <= aggregate.argument <= 1:
-            raise InvalidConfig(f"“{entry}” has the name of another aggregate, or no share from 0 to 1.",
+            raise InvalidConfig(f"“{entry}” has a name that stands twice, or a share that is none.",
                                 remedy="Give each aggregate a name of its own; a percentile takes a share from 0 to 1.",
                                 parameter="aggregates", value=entry)
         aggregates.append(aggregate)

@@ -44,7 +44,7 @@ def require_function(name: str, wanted_version: str) -> None:
     versions = installed_versions(module)
     if not versions:
         raise InvalidConfig(
-            f"{module} is not in any package that is installed here.", parameter="function", value=name,
+            f"{module} is of no package that is installed here.", parameter="function", value=name,
             remedy="Ask the operator to install the package for the site and on every machine with slots.")
     if wanted_version not in versions.values():
         installed = ", ".join(f"{package} {number}" for package, number in sorted(versions.items()))
@@ -60,8 +60,8 @@ def require_function(name: str, wanted_version: str) -> None:
         near = difflib.get_close_matches(function, defined, n=1)
         raise InvalidConfig(
             f"The module {module} has no function {function}.", parameter="function", value=name,
-            remedy=f"Did you mean {near[0]}?" if near else "Name a function that it defines, or the module "
-                   "that defines this one.")
+            remedy=f"Did you mean {near[0]}?" if near else "Name a function that it defines; one that it imports "
+                   "is of the module that defines it.")
 
 
 def installed_versions(module: str) -> dict[str, str]:

@@ -50,7 +50,7 @@ def require_declared(nodes: Sequence[ParsedNode], columns: Collection[str]) -> N
 
 def _undeclared(part: str) -> UndeclaredExpression:
     return UndeclaredExpression(
-        f"The text for Spark contains {part}, and the query does not.",
+        f"What was written for Spark has {part} in it, which the query has not.",
         remedy="Nothing of it has run. Write the query with plain names, and report it: the fault is Weir's.")
 
 
