@@ -19,7 +19,7 @@ Missed = Collection[tuple[str, str]]  # what, and of which slot; of the dataflow
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A promise beside what came of it; ``missed`` where it is part of one that was not kept."""
+    """A promise beside its outcome; ``missed`` if it is part of a broken one."""
 
     planned: float | None
     predicted: float | None

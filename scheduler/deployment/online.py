@@ -145,7 +145,8 @@ def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
 
 
 def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
-    """Load of a slot in words; and where ever more events wait there, how many do, of what moves where it is that."""
+    """The load of a slot in words; and if ever more events wait there, how many, those of the moving bundle if it is
+    one."""
     demand = f"{slot} needs {deployment.loads[slot]:.2f} cores"
     waiting = deployment.queues.get(slot, 0.0)
     if not waiting:

@@ -193,7 +193,8 @@ class _Program:
             self._solver.Add(total <= limit.limit_s + late)
 
     def _wait(self, writer: str, reader: str) -> pywraplp.Variable:
-        """The wait of a block for a reader's interval: of one that is not decided, at least what that is longer."""
+        """The wait of a block for a reader's interval; for an undecided interval a lower bound: how much longer it
+        is."""
         relation = self._relations.get(reader)
         if relation == "apart":
             return self._interval[reader]

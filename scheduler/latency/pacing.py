@@ -277,9 +277,9 @@ def _in_shares(
 
 
 def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[str] = ()) -> Intervals:
-    """The intervals of a plan's queries with which no path of any way is slower than its limit, where there are such.
+    """The intervals of a plan's queries that keep every path of every way within its limit, if any do.
 
-    Each limit begins with no path; its slowest one is added where that breaks it.
+    Each limit begins without paths; its slowest path is added whenever that breaks the limit.
     """
     paths: dict[tuple[str, tuple[str, ...]], PathLimit] = {}
     chosen = choose_intervals(plan)

@@ -1,7 +1,7 @@
 """Diving: whole patterns from the parts of a linear program, a few fixed at a time, the rest priced anew.
 
-What the optimum takes whole is fixed; where it takes nothing whole, the part that is nearest to it. What is left is a
-smaller program, whose patterns are made for it. Beside each of them the slots are filled one by one, and the best of
+Patterns that the optimum uses whole are fixed; if there are none, the part nearest to a whole one. The rest is a
+smaller program with patterns of its own. At each step the remaining slots are also filled one by one, and the best of
 all these packings counts.
 """
 

@@ -70,10 +70,10 @@ class ColumnsInConflict(ColumnError):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a stream in their order: types by name, None where a type is not known.
+    """The columns of a stream in order: types by name, None for an unknown type.
 
-    ``complete`` is False where there may be further ones. ``observations`` are the names that the column ``obs``
-    may hold, None where these are not known.
+    ``complete``: False if there may be further columns. ``observations``: the names that the column ``obs`` may hold,
+    None if unknown.
 
     Raises
     ------

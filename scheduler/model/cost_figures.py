@@ -86,7 +86,7 @@ def money_signed(value: float, error: float = 0.0) -> str:
 
 
 def money_change(value: float, error: float = 0.0) -> str:
-    """The same with its error behind it, where there is one.
+    """The same with its error behind it, if it has any.
 
     Examples
     --------

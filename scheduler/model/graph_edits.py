@@ -104,7 +104,7 @@ def stated_rate(document: Document, task: Mapping[str, Any]) -> Any:
 
 
 def configure_task(document: Document, task_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Set parameters of a task, and its rate as ``rate_per_s``; one of None is taken out, so that its default holds."""
+    """Set parameters of a task, and its rate as ``rate_per_s``; None removes a parameter, so that its default holds."""
     stays = {name: value for name, value in values.items() if name != RATE_KEY}
 
     def configured(task: Mapping[str, Any]) -> dict[str, Any]:

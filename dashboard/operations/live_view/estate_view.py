@@ -64,7 +64,7 @@ class SharedFigures:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
+    """The estate as far as one viewer may know of it, with observations; each view is of one moment."""
 
     estate: Estate
     observed: Callable[[], jobs.LiveReading]  # reads the broker: who only wants to know what there is does not wait

@@ -71,7 +71,7 @@ def document_streams(request: HttpRequest) -> JsonResponse:
 
 @require_POST
 def look_begin(request: HttpRequest) -> JsonResponse:
-    """Look at a live source of a document that is being written: where to ask for what is seen, or why it is not."""
+    """Look at a live source of a document that is being written: the address of the results, or why there are none."""
     team = team_to_submit_for(request)
     try:
         look_id = source_looks.begin_look(

@@ -169,10 +169,9 @@ def bounds_for(slot: str, base: Sweep = USUAL, **bounds: Any) -> Sweep:
 
 
 def manner_of(profile: ProfileRecord | None) -> Manner:
-    """The manner in which a profile was measured, to measure it so again; the usual way where it was not, or there is
-    none.
+    """The manner in which a profile was measured, for measuring it again; the usual one without a measured profile.
 
-    Its driver's threads of then do not count: `bounds_for` knows those of now.
+    The former number of the driver's threads does not count: `bounds_for` uses the present one.
     """
     sweep = getattr(profile, "sweep", None)
     return Manner() if sweep is None else Manner(bounds_asked(sweep), sweep.any_config, sweep.warm_up_s, sweep.seconds)

@@ -123,7 +123,8 @@ class ConnectorHost:
         self._sinks.join(deadline)
 
     def _try(self, do: Callable[[], object]) -> bool:
-        """Do something that may fail for a time, and say why, once; whether it was done, and what it gives is true."""
+        """Do something that may fail for a time, and log the reason once; True if it was done, and its result is
+        true."""
         try:
             is_settled = bool(do())
             self._problems.pop(do.__name__, None)

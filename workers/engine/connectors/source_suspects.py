@@ -82,7 +82,7 @@ class SourceSuspects:
             "at_ms": self._clock_ms(), "sources": self._working, "taken_mb": taken_bytes >> 20}))
 
     def _crash(self) -> Death | None:
-        """That of the host before this one, where it crashed."""
+        """The crash of the host before this one, if it crashed."""
         try:
             with self._crashed.open(errors="replace") as file:
                 where, at_ms = file.read(_SHOWN), int(self._crashed.stat().st_mtime * 1000)
