@@ -71,7 +71,7 @@ def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
 
 
 def rest_s(
-    desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_carrying: bool
+    desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_sending: bool
 ) -> float:
     """The seconds after which a slot looks again that nobody wakes.
 
@@ -79,13 +79,13 @@ def rest_s(
     ----------
     has_standby : bool
         True where a query stands by in the slot.
-    is_carrying : bool
-        True where something is under way to another node or from there, or keys are to another bundle.
+    is_sending : bool
+        True if state is under way to or from another node, or keys to another bundle.
     """
     here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
     if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still
         return QUICK_MS / 1000
-    return (SOON_MS if here or is_carrying else TICK_MS) / 1000
+    return (SOON_MS if here or is_sending else TICK_MS) / 1000
 
 
 class Patience:

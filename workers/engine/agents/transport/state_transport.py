@@ -69,7 +69,7 @@ class Elsewhere:
     to_copy: frozenset[str] = frozenset()
 
 
-class Carrier:
+class StateTransport:
     """One slot's side of all handovers between its node and others."""
 
     def __init__(
