@@ -20,7 +20,7 @@ from ortools.linear_solver import pywraplp
 
 from .triggers import BatchPlan, Effective, Intervals, Unmet, latency_s, wait_s
 
-ROUNDS = 60
+ITERATIONS = 60
 NOTHING = 1e-9  # a coefficient that is less breaks the solver off: it scales by it
 TOLERANCE = 1e-4  # of the CPU, between what is known to be needed and what the intervals take
 MOST_BRANCHES = 40  # programs that are solved for who follows whom; the best one so far counts then
@@ -235,7 +235,7 @@ class _Program:
         for query in self._interval:
             for start_s in (self._plan.smallest_s, *starts, self._plan.largest_s):
                 self._tangent(query, start_s)
-        for _ in range(ROUNDS):
+        for _ in range(ITERATIONS):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 break
             if not self._sharpen(self._read()):

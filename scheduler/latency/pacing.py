@@ -36,7 +36,7 @@ from .wide_ways import MOST_TOGETHER, effort_of, in_shares, is_wide, one_interva
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 SAME = (1 - AIM) / 2  # of a limit, or of the CPU of a batch: what changes by less is not solved again while limits hold
-ROUNDS = 30
+ITERATIONS = 30
 HOPELESS = 0.01  # what a limit that no intervals meet counts beside one that could be met
 MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
 
@@ -283,7 +283,7 @@ def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[s
     """
     paths: dict[tuple[str, tuple[str, ...]], PathLimit] = {}
     chosen = choose_intervals(plan)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         added, effective = False, Effective(plan, chosen.interval_s)
         for want in wants:
             path, latency = _slowest(plan, want, effective)

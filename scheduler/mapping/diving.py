@@ -16,7 +16,7 @@ from .filling import filled_slots
 from .packing_patterns import ROUNDING, WORTH, PackingPatterns, greedy_patterns, worth
 from .shapes import Pattern, Shapes
 
-ROUNDS = 8  # of pricing after each fixing
+ITERATIONS = 8  # of pricing after each fixing
 PLACED = 5e-6  # what filling in a bundle is charged, in the solver's seconds
 WHOLE = 0.75  # parts from here on count as whole
 
@@ -49,7 +49,7 @@ def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -
     """Add patterns for what remains, as long as greedy ones are worth more than a slot."""
     program = columns.program
     pattern_set = set(program.patterns)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         duals, _ = program.solve(effort)
         values = [max(0, floor(dual * WORTH)) for dual in duals]
         priced = {

@@ -29,7 +29,7 @@ from .shapes import CAPACITY, Pattern, Shapes
 
 WORTH = 10_000_000  # dual values are counted in parts of a slot's
 ROUNDING = 1e-6  # of the linear program
-MOST_ROUNDS = 400  # of column generation
+MOST_ITERATIONS = 400  # of column generation
 MIXES = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (3.0, 1.0), (1.0, 3.0))  # of CPU and memory, by which greedy pricing goes
 ONCE = 0.25  # of what is left, for one question for whole patterns
 
@@ -53,7 +53,7 @@ def generate(shapes: Shapes, patterns: Sequence[Pattern], least: int, *, effort:
     """
     program = PatternProgram(shapes.counts, patterns)
     pattern_set = set(patterns)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_ITERATIONS):
         duals, optimum = program.solve(effort)
         if ceil(optimum - ROUNDING) <= least or effort.left <= 0:
             break
