@@ -51,14 +51,8 @@ class Contained:
 
 
 def contain(
-    running: Mapping[str, RunningTask],
-    dataflow: Dataflow,
-    *,
-    task_types: TaskTypes,
-    containment: Containment | None,
-    scope: str = "",
-    fresh_for: str = "",
-    works: Callable[[str], bool] = lambda running_task: True,
+    running: Mapping[str, RunningTask], dataflow: Dataflow, *, task_types: TaskTypes, containment: Containment | None,
+    scope: str = "", fresh_for: str = "", works: Callable[[str], bool] = lambda running_task: True,
 ) -> Contained:
     """Replace each task that does not run, but is contained in one that does, by its refinement.
 

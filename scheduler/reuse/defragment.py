@@ -92,13 +92,8 @@ class Worth:
 
 
 def fusions(
-    estate: EstateView,
-    fragment_ids: Iterable[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    busy: Collection[str] = (),
-    apart: Collection[str] = (),
+    estate: EstateView, fragment_ids: Iterable[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str]
+    = (), apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step of the smallest kind that these fragments allow among themselves, in order of their ids.
 
@@ -121,12 +116,7 @@ def fusions(
 
 
 def series_along(
-    estate: EstateView,
-    path: Sequence[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    busy: Collection[str] = (),
+    estate: EstateView, path: Sequence[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin."""
@@ -143,12 +133,7 @@ def series_along(
 
 
 def step_of(
-    estate: EstateView,
-    path: Sequence[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    busy: Collection[str] = (),
+    estate: EstateView, path: Sequence[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> Fusion | None:
     """The step that makes these fragments one, or rebuilds the only one; None if it is impossible."""

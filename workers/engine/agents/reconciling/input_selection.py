@@ -14,13 +14,8 @@ from scheduler.contracts.desired import Input
 
 
 def select_inputs(
-    inputs: Sequence[Input],
-    before: Sequence[Input],
-    *,
-    ready: Collection[str],
-    unread: Collection[str],
-    between_batches: bool,
-    later: Collection[str] = (),
+    inputs: Sequence[Input], before: Sequence[Input], *, ready: Collection[str], unread: Collection[str],
+    between_batches: bool, later: Collection[str] = (),
 ) -> tuple[Input, ...] | None:
     """The inputs to read now.
 
