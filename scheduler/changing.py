@@ -40,8 +40,9 @@ from .reuse.unmerge import unmerge
 
 def plan_change(
     estate: EstateView, dataflow: Dataflow, *, former: Dataflow, dataflow_id: str, team: str, task_types: TaskTypes,
-    prices: Prices, fresh: bool = False, begin: str = NOW, remarks: Sequence[str] = (), settings: Mapping[str,
-    FragmentSettings] = MappingProxyType({}), begin_from: SavedStates | None = None, anew: bool = False,
+    prices: Prices, fresh: bool = False, begin: str = NOW, remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}), begin_from: SavedStates | None = None,
+    anew: bool = False,
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
 

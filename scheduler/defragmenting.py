@@ -26,9 +26,9 @@ from .reuse.handover import CutPiece, recut_in
 
 
 def plan_defragmentation(
-    estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices, evidence: DefragmentEvidence | None
-    = None, rule: DefragmentRule | None = None, busy: Collection[str] = (), apart: Collection[str] = (), path:
-    Sequence[str] | None = None,
+    estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices,
+    evidence: DefragmentEvidence | None = None, rule: DefragmentRule | None = None, busy: Collection[str] = (),
+    apart: Collection[str] = (), path: Sequence[str] | None = None,
 ) -> Plan:
     """Plan the step of defragmentation among a dataflow's fragments that gains most.
 

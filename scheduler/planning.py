@@ -43,8 +43,8 @@ from .scheduling import Schedule
 def plan_submission(
     estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, prices: Prices,
     longest_chain: int = LONGEST_CHAIN, fresh: bool = False, begin: str = NOW, containment: Containment | None = None,
-    schedule: Schedule | None = None, remarks: Sequence[str] = (), settings: Mapping[str, FragmentSettings] =
-    MappingProxyType({}), begin_from: SavedStates | None = None,
+    schedule: Schedule | None = None, remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}), begin_from: SavedStates | None = None,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 

@@ -111,9 +111,10 @@ class Comparison:
 
 
 def prepare(
-    dataflow: Dataflow, *, task_types: TaskTypes, profiles: Profiles, rate_per_s: float | None = None, measured:
-    Mapping[tuple[str, str], float] | None = None, among: Collection[str] | None = None, trigger_s: float = 0.5, costs:
-    Costs = DECLARED_COSTS, keys: Mapping[str, DividedKeys] = MappingProxyType({}), columns_of: ColumnsOf | None = None,
+    dataflow: Dataflow, *, task_types: TaskTypes, profiles: Profiles, rate_per_s: float | None = None,
+    measured: Mapping[tuple[str, str], float] | None = None, among: Collection[str] | None = None,
+    trigger_s: float = 0.5, costs: Costs = DECLARED_COSTS, keys: Mapping[str, DividedKeys] = MappingProxyType({}),
+    columns_of: ColumnsOf | None = None,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
 

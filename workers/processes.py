@@ -50,9 +50,9 @@ def die_with_parent(on_parent_death: int = signal.SIGKILL, *, parent_pid: int | 
 
 
 def spawn(
-    argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None, cwd: str | os.PathLike[str] | None
-    = None, stdin: int | IO[Any] | None = subprocess.DEVNULL, stdout: int | IO[Any] | None = None, stderr: int | IO[Any]
-    | None = subprocess.STDOUT,
+    argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None, stdin: int | IO[Any] | None = subprocess.DEVNULL,
+    stdout: int | IO[Any] | None = None, stderr: int | IO[Any] | None = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
     """Start a child in its own session, which the kernel kills when this process dies.
 

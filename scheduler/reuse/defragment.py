@@ -92,8 +92,8 @@ class Worth:
 
 
 def fusions(
-    estate: EstateView, fragment_ids: Iterable[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str]
-    = (), apart: Collection[str] = (),
+    estate: EstateView, fragment_ids: Iterable[str], *, task_types: TaskTypes, query_cores: float,
+    busy: Collection[str] = (), apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step of the smallest kind that these fragments allow among themselves, in order of their ids.
 

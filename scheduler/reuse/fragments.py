@@ -112,9 +112,9 @@ def begun_note(
 
 
 def attach(
-    estate: EstateView, chains: Sequence[Sequence[str]], slots: Sequence[str], *, team: str = "", started: Mapping[str,
-    RunningTask], resumed: FragmentChange | None = None, begin: str = NOW, bundles: Mapping[str, tuple[RunningBundle,
-    ...]] | None = None,
+    estate: EstateView, chains: Sequence[Sequence[str]], slots: Sequence[str], *, team: str = "",
+    started: Mapping[str, RunningTask], resumed: FragmentChange | None = None, begin: str = NOW,
+    bundles: Mapping[str, tuple[RunningBundle, ...]] | None = None,
 ) -> FragmentChange:
     """Start chains as fragments on their slots and open the outlets that they read, in new and running fragments.
 

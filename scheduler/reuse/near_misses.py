@@ -82,9 +82,9 @@ class NearMiss:
 
 
 def near_misses(
-    running: Mapping[str, RunningTask], dataflow: Dataflow, *, siblings: Siblings, task_types: TaskTypes, prices:
-    Prices, scope: str = "", containment: Containment | None = None, most: int = MOST_SUGGESTIONS, waking:
-    Callable[[Collection[str]], tuple[frozenset[str], int]] = lambda running_tasks: (frozenset(), 0),
+    running: Mapping[str, RunningTask], dataflow: Dataflow, *, siblings: Siblings, task_types: TaskTypes,
+    prices: Prices, scope: str = "", containment: Containment | None = None, most: int = MOST_SUGGESTIONS,
+    waking: Callable[[Collection[str]], tuple[frozenset[str], int]] = lambda running_tasks: (frozenset(), 0),
 ) -> tuple[NearMiss, ...]:
     """The changes that would save most, best first.
 

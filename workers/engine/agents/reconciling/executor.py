@@ -47,8 +47,8 @@ class FragmentExecutor:
     """
 
     def __init__(
-        self, context: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None], on_violation:
-        Callable[[str, str], None] | None = None,
+        self, context: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None],
+        on_violation: Callable[[str, str], None] | None = None,
     ) -> None:
         self._context = context
         self._clock_ms = clock_ms
