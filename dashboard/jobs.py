@@ -155,7 +155,7 @@ def code_of(task_type: TaskType) -> str:
 
 
 def first_events(task_type: TaskType, config: Mapping[str, Any], count: int) -> list[dict[str, Any]] | None:
-    """The first events that a source will give; None where that is not known before it runs."""
+    """The first events that a source will give; None if they are unknown before it runs."""
     return recorded.first_events(task_type, config, count)
 
 
@@ -320,7 +320,7 @@ def hold_turn(name: str, owner: str, *, for_ms: int) -> bool:
 
 
 def give_turn_back(name: str, owner: str) -> None:
-    """Let another process have it at once; where the broker is away it lapses by itself."""
+    """Give the turn to another process at once; if the broker is away, it lapses by itself."""
     with suppress(redis.RedisError):
         turns.give_back(broker(settings.REDIS_URL), name, owner)
 

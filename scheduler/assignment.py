@@ -57,7 +57,7 @@ class SlotAssigner:
         return on_other_slots(placement, slots, streams)
 
     def _buys(self, placement: Placement) -> bool:
-        """True if it takes more slots than there are; a slot that others have part of is one that it has already."""
+        """True if it takes more slots than there are. A slot that it shares with others counts as there."""
         return sum(slot not in self.supply.taken for slot in placement.slots) > self._free_slots
 
     @cached_property

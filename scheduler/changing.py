@@ -1,9 +1,9 @@
 """Changing: the plan by which another version of a dataflow takes the place of the one that runs.
 
-What is the same in both versions, with all that is upstream of it, goes on untouched: in the same query, with its state
-and its places in channels. So a sink that neither version changes gets exactly the events that it would have got. What
-only the new version has joins what runs or starts, as in a submission; what only the old one has stops as in a removal.
-Both are one plan: there is no moment at which neither version is there.
+Tasks that are the same in both versions, ancestors included, go on untouched: in the same query, with their state and
+their offsets in channels. So a sink that does not change gets exactly the events that it would have got. Tasks of the
+new version alone join running ones or start, as in a submission; tasks of the old one alone stop, as in a removal. Both
+are one plan, so there is no moment without either version.
 """
 
 from __future__ import annotations
@@ -32,27 +32,16 @@ from .plan_building import heads_of, plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
-from .reuse.fragments import LONGEST_CHAIN, NOW, attach, chained_note
+from .reuse.fragments import NOW, attach, chained_note
 from .reuse.merge import Merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
 
 
 def plan_change(
-    estate: EstateView,
-    dataflow: Dataflow,
-    *,
-    former: Dataflow,
-    dataflow_id: str,
-    team: str,
-    task_types: TaskTypes,
-    prices: Prices,
-    fresh: bool = False,
-    begin: str = NOW,
-    longest_chain: int = LONGEST_CHAIN,
-    remarks: Sequence[str] = (),
-    settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
-    begin_from: SavedStates | None = None,
+    estate: EstateView, dataflow: Dataflow, *, former: Dataflow, dataflow_id: str, team: str, task_types: TaskTypes,
+    prices: Prices, fresh: bool = False, begin: str = NOW, remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}), begin_from: SavedStates | None = None,
     anew: bool = False,
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
@@ -62,25 +51,25 @@ def plan_change(
     dataflow_id, team : str
         The dataflow's id in the estate, and its team by its short name.
     fresh : bool
-        Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
+        True if no new task joins a running stateful one: it is started anew, with all that is downstream of it.
     begin : str
         The beginning of new fragments in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the
         epoch.
     settings : mapping of str to FragmentSettings, optional
-        By task of the dataflow: what its query is to begin with, where that is not as usual; nothing of it counts where
-        the version that runs has a schedule.
+        By task of the dataflow: the first settings of its query, without usual ones. They do not count if the running
+        version has a schedule.
     begin_from : SavedStates, optional
-        The named savepoint from which the new version begins: then nothing goes on, all of its tasks start, on that
-        one's node, and those that run stop unless others need them.
+        The named savepoint from which the new version begins. Then all of its tasks start, on the savepoint's node, and
+        the running ones stop unless others need them.
     anew : bool, optional
-        Nothing of the version that runs goes on, also where the two are the same: that one began from a savepoint, and
-        is taken back.
+        True if no task of the running version goes on, even equal ones: that version began from a savepoint, and is
+        taken back.
 
     Returns
     -------
     Plan
-        Frozen; ``replaced`` is the entry of the version that runs. Tasks that are the same keep their query and state;
-        none of those is restarted.
+        Frozen; ``replaced`` is the entry of the running version. Equal tasks keep their query and state without a
+        restart.
 
     Raises
     ------
@@ -105,7 +94,6 @@ def plan_change(
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     newcomer = Newcomer(
         estate, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
-        longest_chain=longest_chain,
         unchanged={} if begin_from or anew else _unchanged(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))
@@ -254,7 +242,7 @@ class _Version:
             stopped=sum(stands == "leaves" for stands in alternative.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:
-        """Changes of others' bills: of what is joined, and of what is left to them."""
+        """The changes of others' bills for tasks that the new version joins, and for tasks that it leaves to them."""
         others = [task_id for task_id, stands in self.left.items() if stands == "works"]
         totals: dict[str, float] = {}
         for shared, comes in ((self.joined, True), (others, False)):

@@ -22,48 +22,37 @@ from .plan_building import (
 )
 from .reuse.defragment import DefragmentEvidence, DefragmentRule, fusions, in_words, step_of, worth_of
 from .reuse.division import is_scheduled
-from .reuse.fragments import LONGEST_CHAIN
 from .reuse.handover import CutPiece, recut_in
 
 
 def plan_defragmentation(
-    estate: EstateView,
-    dataflow_id: str,
-    *,
-    task_types: TaskTypes,
-    prices: Prices,
-    evidence: DefragmentEvidence | None = None,
-    rule: DefragmentRule | None = None,
-    longest_chain: int = LONGEST_CHAIN,
-    busy: Collection[str] = (),
-    apart: Collection[str] = (),
-    path: Sequence[str] | None = None,
+    estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices,
+    evidence: DefragmentEvidence | None = None, rule: DefragmentRule | None = None, busy: Collection[str] = (),
+    apart: Collection[str] = (), path: Sequence[str] | None = None,
 ) -> Plan:
-    """Plan one step of defragmentation among the fragments that a submitted dataflow runs in: the one that gains most.
+    """Plan the step of defragmentation among a dataflow's fragments that gains most.
 
     Parameters
     ----------
     evidence : DefragmentEvidence, optional
-        The measurements; without it estimates take its place.
+        The measurements; by default estimates.
     busy : collection of str
         Fragments that are being handed over, and are left alone until that is done.
     apart : collection of str
-        Running tasks that were cut out of a query because they were too slow for the rest of it.
+        Running tasks that stay in queries of their own, because they were too slow for the rest of a query.
     path : sequence of str, optional
-        The very fragments to be made one, upstream first, however many; any step of the smallest kind without it.
+        The fragments to be made one, upstream first; by default any step of the smallest kind.
 
     Returns
     -------
     Plan
-        With ``why``: what it gains against what it disturbs, in words.
+        With ``why``: gain and disruption in words.
     """
     submitted, rule, evidence = submitted_in(
         estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     for_query = query_cores(prices)
-    limits: dict[str, Any] = {
-        "task_types": task_types, "query_cores": for_query, "longest_chain": longest_chain, "busy": busy,
-        "apart": apart}
+    limits: dict[str, Any] = {"task_types": task_types, "query_cores": for_query, "busy": busy, "apart": apart}
     if path is None:
         possible = fusions(estate, fragments, **limits)
     else:
@@ -95,7 +84,7 @@ def plan_defragmentation(
 
 
 def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a defragmentation, at once or long after: what it fused is cut again where it was.
+    """Plan to undo a defragmentation, at once or long after: the fused queries are cut again where they were.
 
     Parameters
     ----------
@@ -107,7 +96,8 @@ def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:
     NotSubmitted
         The dataflow that it was for has left the estate.
     InvalidTransition
-        What it fused was changed since: fused further, cut, paused, rid of tasks, or read by what a schedule divides.
+        The fused queries were changed since: fused further, cut, paused, relieved of tasks, or read by a divided
+        query.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     fused = [plan.fragments_after[step.fragment] for step in plan.steps]

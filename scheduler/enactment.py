@@ -60,8 +60,9 @@ class LaidOut:
 def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[str]) -> LaidOut:
     """Lay a schedule out for tasks that are to be started; bundles are without ids as yet.
 
-    A task that may have more than one thread is divided from the first, if only into one part: it costs nothing then,
-    and a stop of the query later. One that is divided by key is so where it has several: a ring costs a hash an event.
+    A task that may have more than one thread is divided from the start, even into a single part: dividing it later
+    would stop its query. A task is divided by key only if it has several parts, because a ring costs a hash for each
+    event.
 
     Parameters
     ----------

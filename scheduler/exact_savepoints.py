@@ -1,7 +1,7 @@
-"""Named savepoints: of which dataflows one can be taken, and which dataflows can begin from one.
+"""Named savepoints: which dataflows can leave one, and which can begin from one.
 
-A savepoint is exact where all of it is of one moment: that of one query, between two of its batches. So the sources of
-a dataflow and all its tasks that keep state have to be in one query. What cannot be exact is refused beforehand.
+A savepoint is exact if all of it is of one moment, between two batches of one query. So all sources and all stateful
+tasks of the dataflow have to be in one query. Other dataflows are refused beforehand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class NoExactSavepoint(WeirError):
 
 
 class SavepointDiffers(WeirError):
-    """The dataflow's tasks are others than those whose states the savepoint has."""
+    """The dataflow's tasks are not those whose states the savepoint has."""
 
     code = "savepoint_differs"
 

@@ -1,6 +1,6 @@
-"""Pairs of allocation and mapping: which there are, which are quick, or chosen by default.
+"""Pairs of allocation and mapping: all of them, the quick ones and the default.
 
-All of it follows from the two registries (`allocation.registry`, `mapping.registry`); nothing else names an algorithm.
+They follow from the two registries (`allocation.registry`, `mapping.registry`); nothing else names an algorithm.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def running_of(submitted: Submitted) -> tuple[str, ...]:
 
 
 def heads_of(fragments: Iterable[Fragment]) -> dict[str, None]:
-    """The first task of each fragment, once: it is upstream of all the others, so whoever uses them uses it."""
+    """The first task of each fragment, once. Its users include those of all tasks behind it."""
     return dict.fromkeys(fragment.tasks[0] for fragment in fragments)
 
 

@@ -41,21 +41,10 @@ from .scheduling import Schedule
 
 
 def plan_submission(
-    estate: EstateView,
-    dataflow: Dataflow,
-    *,
-    dataflow_id: str,
-    team: str,
-    task_types: TaskTypes,
-    prices: Prices,
-    longest_chain: int = LONGEST_CHAIN,
-    fresh: bool = False,
-    begin: str = NOW,
-    containment: Containment | None = None,
-    schedule: Schedule | None = None,
-    remarks: Sequence[str] = (),
-    settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
-    begin_from: SavedStates | None = None,
+    estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, team: str, task_types: TaskTypes, prices: Prices,
+    longest_chain: int = LONGEST_CHAIN, fresh: bool = False, begin: str = NOW, containment: Containment | None = None,
+    schedule: Schedule | None = None, remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}), begin_from: SavedStates | None = None,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -64,23 +53,23 @@ def plan_submission(
     dataflow : Dataflow
         Valid, as `read_document` returns it.
     dataflow_id, team : str
-        The submission's id, and the team whose private tasks it may share where the dataflow is private.
+        The submission's id, and the team whose private tasks a private dataflow may share.
     fresh : bool
-        Join no stateful task that runs already, but start it anew with all that is downstream of it.
+        True if it joins no running stateful task: such a task is started anew, with all that is downstream of it.
     begin : str
         The beginning of new fragments in the streams of running tasks: ``now``, ``oldest`` (the oldest event that the
         channel still holds) or a time in ms since the epoch.
     containment : Containment, optional
-        If the team wants it: a task that is contained in one that runs becomes a refinement of that one. Not with a
-        schedule, which is of the tasks as they were submitted.
+        For teams that turned it on: a task that is contained in a running one becomes a refinement of it. Not with a
+        schedule, which is for the tasks as submitted.
     schedule : Schedule, optional
-        Of all that is new (`merged_plainly`): each becomes a fragment of its own, with the bundles that it gets there.
+        Of all new tasks (`merged_plainly`): each becomes a fragment of its own, with its bundles of the schedule.
     remarks : sequence of str
         Further notes for reviewers of the schedule.
     settings : mapping of str to FragmentSettings, optional
-        By task of the dataflow: what its query is to begin with, where that is not as usual.
+        By task of the dataflow: the first settings of its query, without usual ones.
     begin_from : SavedStates, optional
-        The named savepoint from which it begins: then it joins nothing that runs, and runs on that one's node.
+        The named savepoint from which it begins. Then it joins nothing that runs, and runs on the savepoint's node.
 
     Returns
     -------
@@ -95,13 +84,13 @@ def plan_submission(
     UnknownTaskType
         A task's type is not installed.
     NoSlots
-        Something has to start and there is no slot for it; where teams are apart, none that is empty or the team's.
+        Something has to start and there is no slot for it; if teams are apart, no empty slot and none of the team.
     StalePlan
-        The schedule is of other tasks than are new.
+        The new tasks are not those of the schedule.
     InsufficientSlots
         Some of its slots are on machines that would have to be bought.
     SavepointDiffers
-        Its tasks are others than those of the savepoint from which it is to begin.
+        Its tasks are not those of the savepoint from which it is to begin.
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)

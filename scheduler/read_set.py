@@ -1,13 +1,13 @@
-"""Reading: what of the estate a plan was made from, so that it stands as long as that does.
+"""Read sets: what of the estate a plan was made from. The plan stands as long as that is unchanged.
 
-A plan is a function of what it looked up (and of prices and profiles, which are frozen with it). While it is made, each
-look-up is noted with a digest of its answer. Where all answers are the same later, the same plan would be made again,
-whatever else has changed. Where one is not, that answer says what has changed, and the plan is stale, unless one that
-is made anew does the same (`replanning`).
+A plan is a function of its look-ups (and of prices and profiles, which are frozen with it). While it is made, each
+look-up is noted with a digest of its answer. If all answers are equal later, planning would give the same plan again,
+whatever else has changed. If one differs, it names the change, and the plan is stale, unless a plan that is made anew
+does the same (`replanning`).
 
-Two things are looked up and not noted. Where new queries go without a schedule is settled as the plan is taken in
-(`rebasing`); only that the slots are on offer on which something begins. And loads of slots that a plan compared with
-others: those it counts on are noted with the plan itself.
+Two sorts of look-ups are not noted. The slots of new queries without a schedule are chosen at the enactment
+(`rebasing`); only that they are on offer is noted. And of slots whose loads were compared, only those that the plan
+counts on are noted, with the plan itself.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Reads:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRead:
-    """An answer that is another now; ``gone`` and ``new`` where there is none now, or was none."""
+    """An answer that has changed; ``gone`` without a present answer, ``new`` without a former one."""
 
     part: str
     key: str
@@ -175,17 +175,18 @@ class Answers:
         self._teams_apart = estate.teams_apart
 
     def changes(self, reads: Reads) -> tuple[ChangedRead, ...]:
-        """The look-ups of a plan that would give another answer now; none where it would be made again as it was."""
+        """The look-ups of a plan that would give another answer now; empty if planning would give the same plan
+        again."""
         return tuple(
             ChangedRead(part, key, gone=not now, new=not before)
             for part in PARTS for key, before in reads.answers.get(part, {}).items()
             if (now := self._digest(part, key)) != before)
 
     def leave_standing(self, reads: Reads) -> bool:
-        """True if a plan would be made again as it was, and each slot is on offer on which something of it begins.
+        """True if planning would give the same plan again, and all slots on which it starts something are on offer.
 
-        Of such a plan nothing has to be done before it is taken in. Where teams are apart there is none: whose slots
-        are whose has no part in what was noted.
+        Nothing has to be done for such a plan before its enactment. If teams are apart it is always False: the read set
+        does not note which slots are whose.
         """
         return not self._teams_apart and (
             reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads))

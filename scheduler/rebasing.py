@@ -18,7 +18,7 @@ from .read_set import begun_on
 
 
 def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
-    """The same plan for the estate as it is now; that nothing changed of what it read is the caller's to know.
+    """The same plan for the present estate; the caller has checked that its read set is unchanged.
 
     Parameters
     ----------
@@ -28,10 +28,9 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
     Raises
     ------
     StalePlan
-        It was frozen before digests were of what a plan means; or something of it would begin on a slot that is gone,
-        or that something else has to itself.
+        Its digest is of an earlier form; or something of it would begin on a slot that is gone or reserved.
     NoSlots
-        There is no slot for what it starts; or teams are apart, and it brings one to a slot that another has by now.
+        There is no slot for what it starts; or teams are apart, and a slot of it has another team's queries by now.
     """
     if plan.digest != plan_digest(plan):
         raise StalePlan("The plan was made by an earlier version of Weir.", remedy="Compute it again.")

@@ -69,10 +69,10 @@ def _meaning(plan: Plan) -> tuple[Any, ...]:
 
 
 def _dearer(before: Plan, now: Plan) -> bool:
-    """True if bills rise by more than was reviewed: that of a team that was named, or all together.
+    """True if bills rise by more than was reviewed: the bill of a named team, or all bills together.
 
-    Teams that share its tasks meanwhile may be named now and were not then. What tasks are measured to cost moves from
-    minute to minute: what is within `SAME_COST` is no other rise.
+    Teams that share its tasks only since then may be named now. Measured costs vary from minute to minute: a rise
+    within `SAME_COST` counts as equal.
     """
     reviewed, rises = (
         {change.team: change.money_per_hour_delta for change in plan.bill_changes if change.money_per_hour_delta > 0}

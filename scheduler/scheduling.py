@@ -111,16 +111,9 @@ class Comparison:
 
 
 def prepare(
-    dataflow: Dataflow,
-    *,
-    task_types: TaskTypes,
-    profiles: Profiles,
-    rate_per_s: float | None = None,
-    measured: Mapping[tuple[str, str], float] | None = None,
-    among: Collection[str] | None = None,
-    trigger_s: float = 0.5,
-    costs: Costs = DECLARED_COSTS,
-    keys: Mapping[str, DividedKeys] = MappingProxyType({}),
+    dataflow: Dataflow, *, task_types: TaskTypes, profiles: Profiles, rate_per_s: float | None = None,
+    measured: Mapping[tuple[str, str], float] | None = None, among: Collection[str] | None = None,
+    trigger_s: float = 0.5, costs: Costs = DECLARED_COSTS, keys: Mapping[str, DividedKeys] = MappingProxyType({}),
     columns_of: ColumnsOf | None = None,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
@@ -181,7 +174,7 @@ def prepare(
 def _undivided(
     dataflow: Dataflow, types: Mapping[str, TaskType], by_key: Collection[str]
 ) -> tuple[frozenset[str], frozenset[str]]:
-    """The tasks whose threads are on one slot, and those of them that have one thread."""
+    """The tasks that keep all threads on one slot, and those of them with a single thread."""
     one_thread = frozenset(
         task_id for task_id, task_type in types.items() if task_id not in by_key
         and (task_type.stateful or task_type.kind == "source" or task_type.terminal is not None))

@@ -89,17 +89,16 @@ def plan_switch(
 ) -> Plan:
     """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
 
-    Where the task's alternates warm up, the other one first does; where one warms up, and the alternate that is on is
-    named, that ends.
+    If the task's alternates warm up, the new one warms up first. Naming the alternate that is on ends a warm-up.
 
     Parameters
     ----------
     along : mapping of str to str, optional
-        Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
+        The alternates of other tasks that switch with it; tasks that switch in waves do so in one wave.
     stays : bool, optional
-        True if it may be the one that is on, or warms up: it is to be held.
+        True if the alternate may be the present one, or the one that warms up, because it is to be held.
     at_once : bool, optional
-        True if it does not warm up, or no longer.
+        True if it is on without warming up, or before that is over.
     warmed : bool, optional
         True if it has warmed up for its time.
 
@@ -110,8 +109,8 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on, or warms up, already; it has ``warmed``, and that was cancelled meanwhile; or tasks that
-        are one running task are to have several.
+        That alternate is on or warms up already; its warm-up was cancelled (with ``warmed``); or tasks that are one
+        running task would get different alternates.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
@@ -177,8 +176,7 @@ def _require_alternate(running: RunningTask, alternate: str, submitted: Submitte
 def _switched(
     estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool, at_once: bool, warmed: bool
 ) -> tuple[RunningTask, str, str]:
-    """The running task that is to be done by another alternate; what is to work there when that is taken back, and what
-    works there then."""
+    """The running task to switch, what is to work there if the switch is taken back, and what works there after it."""
     running = _dynamic_task(estate, submitted, task)
     _require_alternate(running, alternate, submitted, task)
     settings = estate.settings.get(estate.places[running.id][0], USUAL)
@@ -290,7 +288,7 @@ def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a setting: what is still set so is set to what it was before.
+    """Plan to undo a setting: queries that still have it get their former settings.
 
     Raises
     ------

@@ -37,7 +37,7 @@ def connect(url: str, **options: Any) -> redis.Redis:
 
 
 def lacks_replica(client: redis.Redis) -> bool:
-    """True where the broker is one that should have replicas, and has none online."""
+    """True if the broker should have replicas, and none is online."""
     return isinstance(client, ReplicatedRedis) and not client.role()[2]
 
 

@@ -50,16 +50,11 @@ def die_with_parent(on_parent_death: int = signal.SIGKILL, *, parent_pid: int | 
 
 
 def spawn(
-    argv: Sequence[str | os.PathLike[str]],
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    stdin: int | IO[Any] | None = subprocess.DEVNULL,
-    stdout: int | IO[Any] | None = None,
-    stderr: int | IO[Any] | None = subprocess.STDOUT,
-    on_parent_death: int = signal.SIGKILL,
+    argv: Sequence[str | os.PathLike[str]], *, env: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] | None = None, stdin: int | IO[Any] | None = subprocess.DEVNULL,
+    stdout: int | IO[Any] | None = None, stderr: int | IO[Any] | None = subprocess.STDOUT,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in its own session that gets ``on_parent_death`` when this process dies.
+    """Start a child in its own session, which the kernel kills when this process dies.
 
     Its process group id is its pid, so ``kill_group`` reaches it and what it started in the same session. Callable
     from any thread: the kernel watches the forking *thread*, so one that lives as long as the process does the forking.
@@ -69,7 +64,7 @@ def spawn(
     def fork() -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             argv, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True,
-            preexec_fn=lambda: die_with_parent(on_parent_death, parent_pid=parent_pid),
+            preexec_fn=lambda: die_with_parent(parent_pid=parent_pid),
         )
 
     if threading.current_thread() is threading.main_thread():

@@ -3,8 +3,8 @@ paths that a process may reach.
 
     python -I -S workers/walls.py '<wall as JSON>' <command> …      (runs the command behind the wall)
 
-As a module it makes that command; as a program it takes away what the wall takes away, from itself, and becomes the
-command: same process, nothing in between. It imports the standard library alone, for it starts before each driver.
+As a module it makes that command. As a program it gives up its own rights and becomes the command, in the same process.
+It imports the standard library alone, because it starts before each driver.
 
 Where this process is root, the command gets another user id. Folders that root closed to others and that lie above
 what the command needs (an interpreter in root's home) are replaced, in a mount namespace of the command's own, by

@@ -55,7 +55,7 @@ def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
 
 
 def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
-    """True if nobody is to be notified of an alert now: it is muted, or each dataflow is that it concerns."""
+    """True if nobody is to be notified of an alert now: it is muted, or every dataflow that it concerns is."""
     team_mutes = [mute for team_id, mute in mutes if team_id == alert.team_id]
 
     def is_covered(element: Element) -> bool:

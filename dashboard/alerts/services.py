@@ -119,7 +119,7 @@ def set_rule(
 
 
 def reset_rule(*, actor: User, team: Team | None, kind: str, dataflow_id: str = "") -> None:
-    """Let a rule be as it is by default; a dataflow's as its team has it."""
+    """Reset a rule to its default; a dataflow's rule to its team's."""
     _require_admin(actor, team)
     with audited(actor=actor, verb="alert_rule.reset", team=team) as audit:
         row = RuleRow.objects.filter(scope=scope_of(team, dataflow_id), kind=kind, team=team).first()

@@ -161,7 +161,7 @@ def reset_alert_rule(
     request: HttpRequest, kind: KindName, team: str = Query("", max_length=40),
     dataflow: str = Query("", max_length=36),
 ) -> Status:
-    """Let a rule be as it is by default; a dataflow's as its team has it."""
+    """Reset a rule to its default; a dataflow's rule to its team's."""
     services.reset_rule(actor=request.user, team=_team(request, team), kind=kind, dataflow_id=dataflow)
     return Status(204, None)
 

@@ -34,7 +34,7 @@ class _Encoder(NinjaJSONEncoder):
 
 
 class _Renderer(JSONRenderer):
-    """Answers that are JSON: what is no number, or infinite, is text there as it is in events."""
+    """Answers as JSON: NaN and infinite numbers are text, as in events."""
 
     encoder_class = _Encoder
 

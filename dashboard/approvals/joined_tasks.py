@@ -14,8 +14,8 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The running tasks that a submission joins, as a `dashboard.api.answers.proposals.Joining`; None where nothing
-    that it reuses is older than itself."""
+    """The running tasks that a submission joins, as a `dashboard.api.answers.proposals.Joining`; None if no task
+    that it reuses is older than the submission."""
     if not PLAN_KINDS[plan.kind].joins or not plan.reused:
         return None
     tasks = _older(plan)

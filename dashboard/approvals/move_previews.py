@@ -1,10 +1,11 @@
-"""The effects of a move, before anybody proposes it: gain, pause, risks, and who has to agree; or why it is refused.
+"""The effects of a move before it is proposed: gain, pause, risks, and the teams that have to agree; or why it is
+refused.
 
 - ``preview_of(actor, dataflow_id, query=…, slot=…, along=…)``: of a move that somebody has in mind
-- ``deployment_with_suggestion(actor)``: what runs where, and a move that is worth it now, looked at in the same way
+- ``deployment_with_suggestion(actor)``: what runs where, and a worthwhile move with its preview
 
-The plan is made by the planner that makes the proposal's, and thrown away: it says what is refused, what stands still,
-and which teams are asked. Nothing is stored.
+The planner of proposals makes the plan, which is thrown away: it tells what is refused, what stands still, and which
+teams are asked. Nothing is stored.
 """
 
 from __future__ import annotations
@@ -57,14 +58,13 @@ class TeamToAgree:
 
 @dataclass(frozen=True, slots=True)
 class MovePreview:
-    """A move of a dataflow's query, and of those ``along`` with it, to a slot: what it would bring, or why it is
-    refused.
+    """A move of a dataflow's query, and of the queries ``along`` with it, to a slot: its effects, or why it is refused.
 
-    ``refused`` and ``remedy`` are empty where it can be proposed now; ``is_planned`` says whether there is a plan of
-    it, of which all else tells. ``slots`` are those that it leaves and, as the last, the one that it goes to.
-    ``saved_bytes_per_s`` is what passes between nodes less, of ``between_bytes_per_s`` now (null: not known); negative
-    where more does. ``pause_s`` is for about how long an output stands still, and ``pause_at_most_s`` for how long at
-    most in 19 of 20. ``may_propose`` says whether the caller may propose it.
+    ``refused``, ``remedy``: empty if it can be proposed now; ``is_planned``: there is a plan of it, which all other
+    fields describe; ``slots``: those that it leaves and, last, the one that it goes to; ``saved_bytes_per_s``: how much
+    less passes between nodes, of ``between_bytes_per_s`` now (null: unknown), negative for more; ``pause_s``: for how
+    long an output stands still, about; ``pause_at_most_s``: its bound in 19 of 20 moves; ``may_propose``: the caller
+    may propose it.
     """
 
     dataflow: DataflowUser
@@ -98,7 +98,7 @@ class MovePreview:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A ``move`` that is worth it by what is measured now, or None; why, and how many cores slots are ``lacking``."""
+    """A ``move`` that is worth it by present measurements, or None; why, and how many cores are ``lacking``."""
 
     why: str
     lacking: float

@@ -1,4 +1,5 @@
-"""Forgetting what was for the policies of tasks that are gone, and for moments that are over. The audit trail stays."""
+"""Deletion of expired holds and posted events, and of policies and holds of tasks that are gone. The audit trail
+stays."""
 
 from __future__ import annotations
 
@@ -11,10 +12,9 @@ from dashboard.operations.policies.posted_events import KEPT
 
 
 def forget_policies(at: datetime) -> int:
-    """Delete posted events that are older than they are kept, holds that are over, and policies and holds of tasks that
-    are not in the estate any more; how many rows.
+    """Delete old posted events, expired holds, and policies and holds of tasks that left the estate; how many rows.
 
-    While a plan is under way tasks may come back, by its rolling back: theirs stay until it is done.
+    Policies and holds stay while a plan is under way: rolling it back may bring its tasks back.
     """
     with writing():
         count, _ = PostedEvent.objects.filter(posted__lt=at - KEPT).delete()

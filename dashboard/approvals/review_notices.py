@@ -40,9 +40,9 @@ _QUOTED = 300  # characters of a comment in a message
 
 
 def ask_reviewers(proposal: Proposal, demands: Mapping[Ask, DemandStatus]) -> None:
-    """Tell those whose approval a proposal lacks that it waits for them; each of them once for each team.
+    """Tell the people whose approval a proposal lacks that it waits for them, each once for each team.
 
-    ``demands`` is what its teams demand, and how far that is met. The message says what the plan does and costs.
+    ``demands``: the teams' demands and their progress. The message says what the plan does and costs.
     """
     plan = plan_of(proposal.plan) if any(met.missing for met in demands.values()) else None
     for ask, met in demands.items():

@@ -24,8 +24,8 @@ from scheduler.model.secrets import with_scoped_secrets
 
 @dataclass(frozen=True, slots=True)
 class NamedSavepoint:
-    """One savepoint. ``state`` is taking, whole or failed, ``cause`` why it failed; ``tasks`` are those whose states or
-    positions it has. Size, moment and its source's next event are known once it is whole."""
+    """One savepoint. ``state``: taking, whole or failed; ``cause``: why it failed; ``tasks``: those whose states or
+    positions it has. Size, moment and the next event of its source are known once it is whole."""
 
     id: str
     name: str
@@ -84,7 +84,7 @@ def beginnings_told(team: Team, name: str, text: str, *, format: str | None = No
     InvalidDataflow
         The document has problems.
     NoSuchSavepoint
-        The team has none of that name that is whole.
+        The team has no whole savepoint of that name.
     """
     saved, types = savepoint_of(team, name), jobs.task_types()
     dataflow = with_scoped_secrets(parse_document(text, format=format), team=team.slug, task_types=types)

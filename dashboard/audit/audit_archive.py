@@ -1,9 +1,9 @@
 """The archive of the audit trail: old months leave the database for compressed files, one a month, kept for good.
 
 A file holds a JSON object a line, oldest first, and nothing else. It is written beside its place, read back and
-compared, moved, and only then are its rows deleted, in one transaction with an entry that gives the file's name, its
-SHA-256, and which entries it holds. That entry, and those of later archives, stay in the trail: a file that was
-altered, or is missing, is found by them.
+compared, then moved. Only then are its rows deleted, in one transaction with an entry that has the file's name, its
+SHA-256, and the range of its entries. Such entries stay in the trail for good: they tell if a file was altered or is
+missing.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def audited(
     Parameters
     ----------
     takes_rights : bool, optional
-        True if somebody may lose a right by it: then no other command is under way meanwhile that goes by it.
+        True if somebody may lose a right by it: then no other command that relies on rights runs meanwhile.
 
     Raises
     ------

@@ -44,7 +44,7 @@ def batch_parts(
     needs : mapping of str to sequence of Need
         The times in which users needed running tasks.
     paces : mapping of str to Pace
-        The intervals of queries' batches; of one that is left out it is not known who needs them how often.
+        The intervals of queries' batches; for a query that is left out, its users' needs are unknown.
     group_cpu_s : float
         The CPU seconds of a group of events in an open batch.
     """

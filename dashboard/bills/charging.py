@@ -87,7 +87,7 @@ def record_usage(*, at: datetime) -> int:
 def _begin(
     slot: str, counters: Counters, last: Mapping[str, SlotReading], at: datetime
 ) -> datetime | None:
-    """The moment from which a slot is charged; None where it was there before anything of it was read."""
+    """The moment from which a slot is charged; None for a slot that was there before the first reading."""
     began = datetime.fromtimestamp(counters.since_ms / 1000, UTC)
     if slot in last:
         is_same_process = last[slot].counters["since_ms"] == counters.since_ms

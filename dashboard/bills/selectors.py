@@ -54,8 +54,7 @@ class ForLatency:
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The part of somebody in something: what it used, what that cost, what it would have cost alone, and what of it
-    was for latency."""
+    """A share in a cost: the usage, its price, the price if it had been alone, and the part of it for latency."""
 
     used: Amounts = field(default_factory=Amounts)
     alone_nanos: int = 0
@@ -159,7 +158,7 @@ def cost_history(
     """Columns over time: ``at`` in ISO 8601, ``pays_nanos``, ``alone_nanos``, and ``latency_nanos`` of what is paid.
 
     From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
-    charge is zero. What was for latency is None where that was not measured.
+    charge is zero. The part for latency is None if it was not measured.
     """
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:

@@ -1,7 +1,7 @@
-"""Rows of many dataflows for whoever looks again and again: made into records anew only where they are others.
+"""Records of many dataflows for repeated reads: the rows are read each time, records are made only of changed rows.
 
-Rows change without the estate, and nothing says so: the database is asked each time. But of a row most of the work is
-making a record of it, and from one look to the next nearly all answers are the same.
+Rows change without the estate and without a notice, so the database is asked each time. Most of the work is to make
+records of the rows, and nearly always the rows are as before.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _kept_records: tuple[list[Any], Sequence[DataflowRecord]] = ([], ())
 
 
 def records_of(ids: Collection[str]) -> Sequence[DataflowRecord]:
-    """The existing ones of these dataflows, each with its team. To be read: others have the same objects."""
+    """The existing ones of these dataflows, each with its team. Callers share the objects: do not change them."""
     global _kept_records
     if not ids:
         return ()
@@ -26,7 +26,7 @@ def records_of(ids: Collection[str]) -> Sequence[DataflowRecord]:
     answer, (before, records) = _answer_to(rows), _kept_records
     if answer != before:
         records = list(rows)
-        if _answer_to(rows) == answer:  # else they changed meanwhile: it is not known which rows these records are of
+        if _answer_to(rows) == answer:  # else they changed between the two reads
             _kept_records = (answer, records)
     return records
 

@@ -52,7 +52,7 @@ def dataflows(
     status : str
         A state of `lifecycle`; any state without it.
     by_name : bool
-        Those first whose name begins with what is searched, then those whose name has it.
+        Names that begin with the search come first, then names that contain it.
     """
     records = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
     for word in search.replace("\0", "").split()[:8]:

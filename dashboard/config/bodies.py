@@ -1,7 +1,7 @@
 """Bodies of requests, counted and timed before Django keeps any of them.
 
-Who has not shown who it is may send little; a session, a token of the API, or a source's token at its own address may
-send what its route needs. It is looked up who asks only where more comes than anybody may send.
+An anonymous request may send little. A request with a session, an API token, or a source's token at its own address may
+send what its route needs. The caller is looked up only if the body is larger than anonymous ones may be.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Dynamic tasks whose policy names controllers: what guards allow, what alternates are worth, and who holds them."""
+"""Dynamic tasks whose policy names controllers: allowed alternates, their worth, and holds."""
 
 from __future__ import annotations
 

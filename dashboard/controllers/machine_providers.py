@@ -86,7 +86,7 @@ class WebhookProvider:
     url : str
         ``http`` or ``https``; it may be private, for the operator has written it into the settings.
     key : str, optional
-        Sent as ``Authorization: Bearer``, where there is one.
+        Sent as ``Authorization: Bearer`` if given.
     """
 
     def __init__(self, url: str, key: str = "") -> None:
@@ -118,7 +118,7 @@ def machine_provider() -> MachineProvider | None:
 def _output_of(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, bool]:
     """Wait for a process; the beginning of its output, and whether it had to be killed.
 
-    All that it says is read, so that it is not held up. What it leaves running in the background is not waited for.
+    All of its output is read, so that it never blocks on it. Processes that it leaves behind are not waited for.
     """
     pipe = process.stdout
     if pipe is None:

@@ -1,4 +1,4 @@
-"""The same reason again and again, as one with how often it came."""
+"""Repeated reasons for doing nothing, merged into one row with its count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _FIGURES = re.compile(r"\d[\d.,e+-]*")
 
 @dataclass(frozen=True, slots=True)
 class MergedReason:
-    """A reason, from when until when (seconds since the epoch) it said the same, as it said it last, and how often."""
+    """A reason in its last wording, the first and last time that it was given (seconds since the epoch), and how
+    often."""
 
     team: str
     target: str
@@ -29,7 +30,10 @@ def gist(reason: str) -> str:
 
 
 def merged_reasons(reasons: Iterable[tuple[float, IdleReason]]) -> list[MergedReason]:
-    """Reasons in order of time, those that say the same of the same made one; the newest first."""
+    """Merge successive reasons of one team and target that differ in figures alone; the newest first.
+
+    ``reasons`` come in order of time.
+    """
     newest: dict[tuple[str, str], MergedReason] = {}
     done: list[MergedReason] = []
     for at_s, reason in reasons:

@@ -116,9 +116,9 @@ class ReasonRow(models.Model):
 class MachineOrder(models.Model):
     """A machine that was ordered for adaptation, or recommended, by the name of its node, which is never used again.
 
-    It is paid by begun hours from ``ordered`` on; of one that was not ordered that is when it was recommended. ``why``
-    says why it was started, ``why_back`` why it was given back or declined; ``error`` what its provider said that
-    failed last, and ``next_try`` when it is due again.
+    It is paid by begun hours from ``ordered`` on, which for a recommended machine is the time of the recommendation.
+    ``why``: the reason to start it; ``why_back``: the reason to give it back or decline it; ``error``: the provider's
+    last failure; ``next_try``: the next attempt.
     """
 
     node = models.CharField(max_length=60, unique=True)

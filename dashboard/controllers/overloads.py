@@ -1,7 +1,7 @@
 """Dataflows with goals that run by a schedule and are overloaded: adaptation looks at once, and at the newest rates.
 
-They are looked for every few seconds by whoever sees that no team slows another. What is known of them is this
-process's alone; another process that takes over begins anew.
+The job that guards teams against each other looks for them every few seconds. Its knowledge of them is in the process:
+another one that takes over begins anew.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class OverloadedDataflows:
         self._watch = OverloadWatch()
 
     def look(self, world: World) -> bool:
-        """Note which are overloaded; whether one of them is so newly that it is to be decided about at once.
+        """Note which are overloaded; True if one is newly so, and needs a decision at once.
 
         A dataflow counts once until a look finds that it is no longer overloaded.
         """

@@ -1,4 +1,5 @@
-"""Measured profiles in use, as controllers and replays see them: what is held to them, and where they are measured."""
+"""Measured profiles in use, as controllers and replays see them: running bundles to compare, and slots to measure
+on."""
 
 from __future__ import annotations
 
@@ -98,8 +99,8 @@ def _drifts(record: ProfileRecord) -> tuple[Drift, ...]:
 
 
 def _team_of(record: ProfileRecord) -> str:
-    """The team whose settings count: the team's whose it is, or of whose dataflow it was measured; empty where there is
-    none."""
+    """The team whose settings count: the profile's own, or that of the dataflow on which it was measured; empty without
+    one."""
     if record.team is not None:
         return record.team.slug
     dataflow = getattr(getattr(record, "sweep", None), "dataflow", None)

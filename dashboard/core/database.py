@@ -105,8 +105,8 @@ def writing() -> Iterator[None]:
 
 
 def hold_rights(*, taking: bool) -> None:
-    """Hold rights until this transaction ends: nobody loses one; with ``taking`` no other one that goes by rights is
-    under way.
+    """Keep rights unchanged until this transaction ends; with ``taking`` keep out all other transactions that rely on
+    rights.
 
     SQLite has one writer anyway. On PostgreSQL this comes before all other locks of the transaction, so that no two
     wait for each other.

@@ -1,4 +1,4 @@
-"""The intervals at which a process of the site looks for objects that only hold one another."""
+"""Cyclic garbage collection in the processes of the site: rare, and without the objects of the start."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ NEW_OBJECTS = 20_000
 
 
 def settle() -> None:
-    """Once all is loaded: what there is is not gone through again, and what comes less often.
+    """Exempt all present objects from collection, and collect later ones less often. Call it once all is loaded.
 
-    A document or a reading makes thousands of objects that live for seconds and none that hold one another in a ring.
+    A document or a reading makes thousands of objects that live for seconds, and no cycles.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Answers of the database that several parts of one page need: read for the first, and the same for all of them."""
+"""A cache for one page: what several of its parts read from the database is read once, and the same for all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _answers: ContextVar[dict[Hashable, Any] | None] = ContextVar("answers", default
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """A context in which the readings by `once` are done once; around what writes nothing."""
+    """A context in which `once` reads each key once. Nothing within it may write."""
     token = _answers.set({})
     try:
         yield
@@ -23,7 +23,7 @@ def read_once() -> Iterator[None]:
 
 
 def once(key: Hashable, read: Callable[[], T]) -> T:
-    """The result of ``read``; within `read_once` what it gave to the first who asked with this key."""
+    """The result of ``read``; within `read_once` its first result for this key."""
     answers = _answers.get()
     if answers is None:
         return read()

@@ -39,9 +39,9 @@ class HashedFiles(CompressedManifestStaticFilesStorage):
 
 
 def collect() -> bool:
-    """Fill ``STATIC_ROOT`` where it is not of these files; whether it was filled.
+    """Fill ``STATIC_ROOT`` unless it is of these files; True if it was filled.
 
-    The stamp goes first and comes last, so that a process that is killed meanwhile leaves the work to the next.
+    The stamp is deleted first and written last, so that the next process repeats the work of one that was killed.
     """
     stamp = Path(settings.STATIC_ROOT) / _STAMP
     digest = _digest_of_sources()

@@ -1,4 +1,4 @@
-"""The estate as one merged graph: sheet by sheet where it is too large for one, with the dataflows that it serves."""
+"""The estate as one merged graph with the dataflows that it serves, in several sheets if it is too large for one."""
 
 from __future__ import annotations
 

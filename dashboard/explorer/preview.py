@@ -1,9 +1,10 @@
-"""A preview of the running tasks that a submission would reuse, their teams and the saving: planned for real, and not
-kept."""
+"""The preview of a submission: the running tasks that it would reuse, their teams and the saving. It is planned like
+any submission, and not stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +28,7 @@ from dashboard.plans.team_containment import containment_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler import changing, planning
+from scheduler.model.cost_figures import CostFigure
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.plan import Plan
@@ -36,29 +38,60 @@ NOT_STORED = str(UUID(int=0))  # stands for the id that a submission would get
 MOST_NAMED = 6
 
 
+@dataclass(frozen=True, slots=True)
+class SubmissionPreview:
+    """The effects of a submission that is not stored. Money is per hour, in the currency of the settings.
+
+    ``users``: by task id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``);
+    ``counts``: how many use it; ``reused_ids``: task ids of the document; ``sources``: the dataflows with the most
+    reused tasks (``id``, ``name``, ``team``, ``tasks``), with ``more_sources`` beside them; ``whole``: the cost of all
+    that executes the dataflow; ``notes``: warnings for the author; ``taken``: the team's dataflow of this name that is
+    in use; ``change``: for a new version the numbers of tasks that stay, join others', start and stop; ``demands``:
+    those of the teams that would be asked.
+    """
+
+    dataflow: Dataflow
+    reused: int
+    started: int
+    reused_ids: Sequence[str]
+    users: Mapping[str, Sequence[Mapping[str, str]]]
+    counts: Mapping[str, int]
+    sources: Sequence[Mapping[str, Any]]
+    more_sources: int
+    whole: CostFigure
+    cores_added: float
+    cores_error: float
+    money_added: float
+    money_error: float
+    notes: Sequence[str]
+    taken: DataflowRecord | None
+    change: Mapping[str, int] | None
+    demands: Sequence[Mapping[str, Any]]
+
+    @property
+    def tasks(self) -> int:
+        """The number of the document's tasks."""
+        return len(self.dataflow.tasks)
+
+    @property
+    def cores_saved(self) -> float:
+        return max(0.0, self.whole.cores - self.cores_added)
+
+    @property
+    def money_saved(self) -> float:
+        return max(0.0, self.whole.per_hour - self.money_added)
+
+
 def preview_submission(
     viewer: Viewer, *, team: Team, text: str, format: str | None = None, fresh: bool = False,
     changed: DataflowRecord | None = None, begin_from: SavedStates | None = None,
-) -> dict[str, Any]:
+) -> SubmissionPreview:
     """Plan a document for a team on the estate as it stands; nothing is stored.
 
     Parameters
     ----------
     viewer : Viewer
         May submit for ``team``: what is reused is shared, or private to that team.
-
-    Returns
-    -------
-    dict
-        ``dataflow``: the validated one; ``tasks``: how many; ``reused`` and ``started``: how many; ``users``: by task
-        id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``) and, under
-        ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
-        is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``whole``: what all
-        that executes it costs, as a figure; ``cores_added``, by how much that may be off (``cores_error``),
-        ``cores_saved``, ``money_saved`` and ``money_added`` (``money_error``) per hour; ``basis``; ``notes``: what
-        is to be known before; ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new
-        version how many tasks ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams
-        that would be asked, and what each demands.
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()
@@ -66,23 +99,18 @@ def preview_submission(
     reused = set(plan.reused)
     tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
     named = _named(viewer, estate, tasks.values())
+    sources = _sources(named, plan)
     price = plan.price
-    whole = price.whole
-    return {
-        "dataflow": dataflow, "tasks": len(dataflow.tasks), "reused": len(reused), "started": len(plan.started),
-        "reused_ids": list(tasks), "users": {
+    return SubmissionPreview(
+        dataflow=dataflow, reused=len(reused), started=len(plan.started), reused_ids=list(tasks), users={
             task_id: [named[key] for key in estate.users_of(running).first if key in named]
             for task_id, running in tasks.items()},
-        "counts": {task_id: estate.users_of(running).count for task_id, running in tasks.items()},
-        **_sources(named, plan),
-        "whole": whole, "cores_added": price.cores_delta, "cores_error": price.cores_error,
-        "cores_saved": max(0.0, whole.cores - price.cores_delta),
-        "money_saved": max(0.0, whole.per_hour - price.money_per_hour_delta),
-        "money_added": price.money_per_hour_delta, "money_error": price.cores_error * settings.CORE_HOUR_PRICE,
-        "basis": price.basis, "notes": list(plan.notes),
-        "taken": None if changed else _record_of_name(team, dataflow), "change": _change(plan),
-        "asked": _demand_answers(viewer, plan, team),
-    }
+        counts={task_id: estate.users_of(running).count for task_id, running in tasks.items()},
+        sources=sources, more_sources=max(plan.touched_count, len(named)) - len(sources), whole=price.whole,
+        cores_added=price.cores_delta, cores_error=price.cores_error, money_added=price.money_per_hour_delta,
+        money_error=price.cores_error * settings.CORE_HOUR_PRICE, notes=plan.notes,
+        taken=None if changed else _record_of_name(team, dataflow), change=_change(plan),
+        demands=_demand_answers(viewer, plan, team))
 
 
 def _demand_answers(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
@@ -132,12 +160,11 @@ def _named(viewer: Viewer, estate: StoredEstate, running: Iterable[str]) -> dict
         str(record.pk): {"id": str(record.pk), "name": record.name, "team": record.team.name} for record in records}
 
 
-def _sources(named: dict[str, dict[str, str]], plan: Plan) -> dict[str, Any]:
-    """The dataflows that the most is reused from, and how many more there are."""
+def _sources(named: dict[str, dict[str, str]], plan: Plan) -> list[dict[str, Any]]:
+    """The dataflows with the most reused tasks."""
     uses = Use.objects.filter(dataflow__in=list(named), running_task__in=plan.reused).order_by()
     counted = uses.values("dataflow").annotate(tasks=Count("id")).order_by("-tasks", "dataflow__name", "dataflow")
-    rows = [{**named[str(row["dataflow"])], "tasks": row["tasks"]} for row in counted[:MOST_NAMED]]
-    return {"sources": rows, "more_sources": max(plan.touched_count, len(named)) - len(rows)}
+    return [{**named[str(row["dataflow"])], "tasks": row["tasks"]} for row in counted[:MOST_NAMED]]
 
 
 def _record_of_name(team: Team, dataflow: Dataflow) -> DataflowRecord | None:

@@ -37,7 +37,7 @@ DATABASE = "database"  # the effect of sources that ask for columns of a table
 
 
 class NothingToLookAt(WeirError):
-    """A task's events are not outside: it is no live source, or one that is posted to."""
+    """The task has no events outside to look at: it is no live source, or a source that events are posted to."""
 
     code = "nothing_to_look_at"
 
@@ -132,7 +132,7 @@ def look(viewer: Viewer, look_id: str) -> Look:
 
 
 def end_look(viewer: Viewer, look_id: str) -> None:
-    """Let a look of the viewer's end; one that is over, or of somebody else, stays as it is."""
+    """End a look of the viewer's own. A look that is over, or somebody else's, stays as it is."""
     if ID.fullmatch(look_id):
         connector_calls.cancel_look(look_id, owner=str(viewer.user_id))
 

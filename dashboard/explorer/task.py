@@ -1,4 +1,4 @@
-"""One running task: who uses it and since when, what it costs, what is around it, and what stops if it goes."""
+"""One running task: its users since when, its cost, its neighbours, and what would stop without it."""
 
 from __future__ import annotations
 

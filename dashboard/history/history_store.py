@@ -1,7 +1,7 @@
 """The history in the site's database: seconds are written as they come, coarser grains are made of them later.
 
-Seconds are the log that everything else is made from. A process that is killed loses those that it had not flushed.
-What is made of stored ones is made by whoever tidies next, in one transaction for each window: whole or not at all.
+Seconds are the log from which all grains are made. A killed process loses the seconds that it had not flushed. The next
+tidying makes coarser points of stored seconds, one window in one transaction: whole or not at all.
 """
 
 from __future__ import annotations

@@ -59,9 +59,9 @@ class AnnotationRow(models.Model):
 
 
 class QueryLine(models.Model):
-    """A ``former`` query, which ended at ``at_s``, and one that has its place: directly (``distance`` 1) or by others.
+    """A ``former`` query, which ended at ``at_s``, and a successor: the direct one (``distance`` 1) or a later one.
 
-    ``is_main``: it is of the one line whose points are shown as the query's own; others were fused with it.
+    ``is_main``: its points are shown as the successor's own history; other former queries were fused with it.
     """
 
     query = models.CharField(max_length=100)

@@ -10,14 +10,15 @@ LONGEST = 50  # queries before one that are remembered
 
 
 def store(successors: Mapping[str, Sequence[str]], *, at_s: int) -> None:
-    """Remember whose place queries take.
+    """Store the predecessors of new queries.
 
     Parameters
     ----------
     successors : mapping
-        By new query: those that end, first the one whose line it continues (``scheduler.history.successions``).
+        By new query: its ending predecessors, first the one whose line it continues
+        (``scheduler.history.successions``).
     at_s : int
-        The end of those, in seconds since the epoch.
+        Their end, in seconds since the epoch.
     """
     if not successors:
         return

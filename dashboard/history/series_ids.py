@@ -18,7 +18,7 @@ FEW = 20  # metrics
 
 
 def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
-    """The ids of series; those that are new get one each, in order, so that what comes together lies together."""
+    """The ids of series. New series get consecutive ids, so that series written together are stored together."""
     ids = known_ids(series)
     new = [line for line in dict.fromkeys(series) if line not in ids]
     if new:

@@ -70,7 +70,7 @@ async def live(scope: dict[str, Any], receive: Callable[[], Awaitable[dict[str, 
 
 
 class Connection:
-    """Two tasks: one reads what the client asks for, one writes what is newest."""
+    """A connection, with two tasks: one reads the client's messages, one writes the newest state."""
 
     def __init__(self, session_key: str, viewer: Viewer, hub: Hub, send: Send) -> None:
         self._session_key = session_key

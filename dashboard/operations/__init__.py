@@ -2,5 +2,5 @@
 
 Imports core, teams, audit, catalog, ``scheduler.model`` and ``jobs``. Read ``models.py`` first, then the rooms:
 ``estate_store`` (its rows), ``live_view`` (what is observed of it), ``latency_control``, ``diagnosis`` and
-``policies``. Beside them are ``selectors``, ``services``, and what is put together from several rooms.
+``policies``. Beside them are ``selectors``, ``services``, and modules that use several rooms.
 """

@@ -38,13 +38,13 @@ class NamedQuery:
 
 @dataclass(frozen=True, slots=True)
 class QueryDetail:
-    """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
-    ``before``: the queries whose place it took, the newest first; ``waits_because``: why it waits before it writes, in
-    a sentence, empty where it does not; ``survives``: which losses its state survives, None where no copies are asked
-    for, and ``copy_age_ms``: how old the oldest copy is that counts, None where there is none.
+    """A query. ``tasks``: running task and name of each working one; ``dataflows``: those of the viewer that work in
+    it; ``before``: the queries whose place it took, the newest first; ``waits_because``: why it waits before it writes,
+    in a sentence, empty if it does not; ``survives``: the losses that its state survives, None if no copies are asked
+    for; ``copy_age_ms``: the age of the oldest copy that counts, None without copies.
 
-    ``traceback`` may show values of events: it is empty for whoever is of no team whose dataflow works in it, or may
-    not read what leaves one of its tasks.
+    ``traceback`` may show values of events. It is empty for viewers without a team whose dataflow works in the query,
+    and for those who may not read the output of one of its tasks.
     """
 
     id: str
@@ -131,7 +131,7 @@ class NodePlace:
 
 
 def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
-    """A query by its id, or by that of one whose place it took; ``NotFound`` where the viewer may not know of it."""
+    """A query by its id, or by the id of a predecessor; ``NotFound`` if the viewer may not know of it."""
     view = view_for(viewer)
     if (place := query_now(view, query_id)) is None:
         raise NotFound("There is no such query.", remedy="It may have ended: see the dataflow's page.")

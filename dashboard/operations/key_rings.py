@@ -112,9 +112,9 @@ class RingLoss:
 
 @dataclass(frozen=True, slots=True)
 class TaskRing:
-    """The division of a running task's keys. ``counted`` is how many events its writers count by key, the older ones
-    less; None: too few to know how they spread. ``survives`` says which losses its state survives, behind a subject;
-    ``one_more`` what one more copy of it takes, empty where that is not known."""
+    """The division of a running task's keys. ``counted``: the number of events that its writers counted by key, older
+    ones weighted less, None if too few; ``survives``: the losses that its state survives, as a predicate; ``one_more``:
+    the cost of one more copy, empty if unknown."""
 
     task: str
     name: str

@@ -187,7 +187,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
 
 
 def _busy(report: QueryReport) -> float | None:
-    """The part of its time that a query's newest batch took; None where batches stay open, or none has ended."""
+    """The part of a query's time that its newest batch took; None with open batches, or before the first has ended."""
     if report.real_time or report.batch_ms is None or not report.trigger_ms:
         return None
     return round(min(1.0, report.batch_ms / max(report.batch_ms, report.trigger_ms)), 2)

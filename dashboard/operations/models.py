@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 
-from scheduler.model.settings_of_fragments import FragmentSettings
+from scheduler.model.settings_of_fragments import SETTINGS, FragmentSettings
 
 
 class EstateState(models.Model):
@@ -103,8 +103,7 @@ class FragmentRow(models.Model):
     @property
     def settings(self) -> FragmentSettings:
         """The settings of its queries."""
-        return FragmentSettings(
-            self.trigger_ms, self.real_time, self.alternates, self.policies, self.restores)
+        return FragmentSettings(*(getattr(self, name) for name in SETTINGS))
 
 
 class BundleSlot(models.Model):

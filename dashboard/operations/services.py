@@ -26,13 +26,13 @@ class NothingElsewhere(WeirError):
     code = "nothing_elsewhere"
 
 
-def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRow:
+def register_node(*, name: str, slots: int) -> NodeRow:
     """Take a node with its number of slots into the estate, or its new number.
 
     Fragments on slots that are no longer offered move to the node's other slots, in order of slot; their queries go on
     there from their checkpoints.
     """
-    with audited(actor=actor, verb="node.register") as audit:
+    with audited(actor=None, verb="node.register") as audit:
         generation = lock_generation()
         node, created = NodeRow.objects.select_for_update().get_or_create(name=name, defaults={"slots": slots})
         audit.subject, audit.details = node, {"slots": slots, "slots_before": 0 if created else node.slots}

@@ -34,10 +34,10 @@ class NoticeChoice:
 
 @dataclass(frozen=True, slots=True)
 class NoticeMessage:
-    """One message, before it is known to whom it goes.
+    """One message, before its receivers are known.
 
-    ``key`` names what it is about: each receiver gets it once. ``text`` is that of a mail, ``payload`` what webhooks
-    get; its ``title`` is the subject of both.
+    ``key``: names the event, of which each receiver gets one message; ``text``: the body of a mail; ``payload``: the
+    body for webhooks; ``title``: the subject of both.
     """
 
     key: str

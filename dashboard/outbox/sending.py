@@ -128,7 +128,7 @@ def _attempt(delivery: Delivery, now_s: float) -> Exception | None:
 
 
 def _require_active(delivery: Delivery) -> None:
-    """Raise where it is for somebody who was deactivated since it was stored, by whichever way."""
+    """Raise if its receiver was deactivated since it was stored."""
     person = delivery.user or (delivery.endpoint.user if delivery.endpoint else None)
     if person is not None and not person.is_active:
         raise PermissionDenied(f"{person.username} is deactivated.", remedy="Nothing is sent to them any more.")

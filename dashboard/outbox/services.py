@@ -92,7 +92,7 @@ def send_again(*, actor: User, delivery_id: uuid.UUID) -> None:
     with audited(actor=actor, verb="delivery.again") as audit:
         delivery = deliveries_of(actor).select_for_update(of=("self",)).filter(pk=delivery_id, state=DEAD).first()
         if delivery is None:
-            raise NotFound("There is no such message that was given up.", remedy="Reload the page.")
+            raise NotFound("There is no dead message of that id.", remedy="Reload the page.")
         delivery.state, delivery.attempts, delivery.next_s = WAITING, 0, 0
         delivery.save(update_fields=["state", "attempts", "next_s"])
         audit.subject, audit.team = delivery, delivery.endpoint.team if delivery.endpoint else None

@@ -47,7 +47,7 @@ def adaptation_figure(
     chart: AdaptationChart, course: ToldCourse, goals: DataflowGoals | None, *,
     marks: Sequence[Mark], begin_s: int, end_s: int, expected: Sequence[ExpectedMinute] = (),
 ) -> dict[str, Any]:
-    """A chart's figure; a gap where nothing was measured. What is ``expected`` is in that of rates alone."""
+    """A chart's figure, with gaps where nothing was measured. Only the chart of rates shows ``expected`` ones."""
     expected = expected if chart.name == RATE else ()
     name = "came from outside" if chart.name == RATE else chart.title.partition(":")[0].partition(",")[0]
     lines = [_history_trace(course.history, chart.metric, name, 0)]

@@ -141,7 +141,7 @@ _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A comparison over a chart: an earlier history, by how much earlier it is, and what it is called."""
+    """An earlier time over a chart for comparison: its history, its distance, and its name."""
 
     kept_history: KeptHistory
     offset_s: int

@@ -97,7 +97,7 @@ def figure_charts(
 
 
 def chart_names(trace: GuardTrace) -> list[tuple[str, str, str]]:
-    """The names of each such chart: what it is called in addresses, the figure or calculation, and what that is."""
+    """The names of each such chart: in addresses, of its figure or calculation, and a description."""
     docs = {name: figure.doc for name, figure in TASK_FIGURES.items()} | {
         f"dataflow.{name}": figure.doc for name, figure in DATAFLOW_FIGURES.items()}
     return [(chart_name(name), name, docs.get(name, ""))

@@ -96,7 +96,7 @@ def document_of(text: str, format: Format) -> Document:
 def graph_form(
     edit: str, document: Document, post: Mapping[str, str], *, secrets: Iterable[str], applies: bool
 ) -> GraphForm:
-    """The form of an edit; with what is meant where it ``applies`` and nothing is missing."""
+    """The form of an edit; with the edit itself if it ``applies`` and nothing is missing."""
     if edit not in _FORMS:
         raise NotFound("There is no such edit.", remedy=f"The edits are {', '.join(_FORMS)}.")
     return _FORMS[edit](document, post, list(secrets), applies)

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scheduler.model.alternates import alternates_in, is_dynamic, on_in
 from scheduler.model.task_types import TaskTypes
+
+if TYPE_CHECKING:
+    from dashboard.explorer.preview import SubmissionPreview
 
 NAMED_IN_NOTE = 1
 LARGE = 300  # tasks
@@ -127,12 +130,12 @@ def merged_graph(sheet: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str
         "large": len(tasks) > LARGE}
 
 
-def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+def preview_graph(preview: SubmissionPreview, *, task_types: TaskTypes) -> dict[str, Any]:
     """A document's graph before it is submitted, from ``explorer.preview``: what runs already, and what would start."""
-    dataflow, reused = preview["dataflow"], set(preview["reused_ids"])
+    dataflow, reused = preview.dataflow, set(preview.reused_ids)
     tasks = []
     for task in dataflow.tasks:
-        users, count = preview["users"].get(task.id, []), preview["counts"].get(task.id, 0)
+        users, count = preview.users.get(task.id, []), preview.counts.get(task.id, 0)
         tasks.append({
             "id": task.id, "label": task.id, "type": task.type, "kind": _kind(task.type, task_types),
             "config": dict(task.config), "users": users, "note": _note(users, count=count),

@@ -167,8 +167,10 @@ def first_dataflow(answers: OwnData, *, columns: bool = True, finished: bool = T
 
 
 def written(request: HttpRequest) -> dict[str, str]:
-    """The document that the answers give, as the editor begins with it, and its team; nothing without answers.
-    One that has problems is given all the same: the editor shows them."""
+    """The document that the answers give, as a start for the editor, and its team; empty without answers.
+
+    A document with problems is given too: the editor shows them.
+    """
     answers = answers_of(request)
     if type_named(answers.type, sources()) is None:
         return {}
@@ -190,7 +192,7 @@ def json_of(first: FirstDataflow) -> str:
 
 def wrong_in(first: FirstDataflow, texts: Mapping[str, str], *, at_end: bool = False
              ) -> tuple[dict[str, str], list[Problem]]:
-    """The faults of answers: by the parameter or the answer that it is about, and what is about none.
+    """The faults of answers: by parameter or answer, and those that concern none.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class ChosenRange:
 
 
 def chosen(address: Mapping[str, str], *, now_s: int) -> ChosenRange:
-    """The range that an address asks for; the default where it asks for none, or for one that there is not.
+    """The range that an address asks for; the default if it asks for none, or for an unknown one.
 
     Raises
     ------

@@ -1,5 +1,5 @@
-"""The validity of a plan while the estate moves on: by what it was made from, whatever else has changed; or by what it
-does, where it is made anew."""
+"""The validity of a plan while the estate changes: its read set is unchanged, or a plan that is made anew does the
+same."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NAMED = 3  # of what has changed, in a sentence
 
 
 class PlanCarrier:
-    """Holds plans that wait to the estate as it is now; what several of them look up is read once.
+    """Compares waiting plans with the present estate; what several of them look up is read once.
 
     Parameters
     ----------
     generation : int
-        The estate's. What is read while that moves on is thrown away by who stores it.
+        The estate's. The caller, who stores the results, throws them away if it has changed by then.
     """
 
     def __init__(self, generation: int, records: Sequence[PlanRecord]) -> None:

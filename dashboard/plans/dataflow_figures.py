@@ -29,8 +29,8 @@ from scheduler.reuse.cost_shares import BatchPart
 
 @dataclass(frozen=True, slots=True)
 class DataflowFigures:
-    """The cost of a dataflow: ``whole`` is all that executes it, as if nobody shared it, or would if it worked;
-    ``part`` what it pays of that, nothing while it is paused."""
+    """The cost of a dataflow. ``whole``: the cost of all that executes it (or would, if it worked), as if nobody shared
+    it; ``part``: what it pays of that, nothing while it is paused."""
 
     whole: CostFigure
     part: CostFigure

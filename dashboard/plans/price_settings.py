@@ -29,17 +29,16 @@ from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 
 
 def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None, opens: bool = True) -> Prices:
-    """The prices of plans and of what runs: the tariff, the CPU that was measured on this class of machine or is
-    declared, and, of what runs, its meters and how far apart its batches are.
+    """The prices of plans and of running tasks: the tariff, CPU as measured on this class of machine or as declared,
+    and meters and intervals of running tasks.
 
     Parameters
     ----------
     limits : Limits, optional
-        Latency limits of the dataflow that is planned: batches are as far apart as they allow. Without them, as they
-        are of a query that is new.
+        Latency limits of the planned dataflow: its intervals are as long as they allow; without limits as those of a
+        new query.
     dataflow : Dataflow, optional
-        The planned dataflow, without a schedule: those of its queries that would leave their batches open are priced
-        so.
+        The planned dataflow, if it has no schedule: queries that would leave their batches open are priced as open.
     opens : bool, optional
         True if its team lets batches stay open (`open_batches.lets_open`).
     """

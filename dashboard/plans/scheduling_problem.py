@@ -87,7 +87,7 @@ class SchedulingProblem:
         return compare(job, supply=self.supply, pairs=pairs, options=self.options, arrange=self._assigner(job))
 
     def schedule(self, pair: Pair, rate_per_s: float | None = None) -> Schedule:
-        """One schedule; the errors of its parts where there is none."""
+        """One schedule; raises the errors of its parts."""
         job = self.job(rate_per_s)
         return schedule(job, pair, supply=self.supply, options=self.options, arrange=self._assigner(job))
 

@@ -12,10 +12,10 @@ from scheduler.model.plan import Plan
 
 
 def plan_of(record: PlanRecord) -> Plan | None:
-    """The frozen plan; ``AlteredPlan`` where the stored text does not have its digest.
+    """The frozen plan; ``AlteredPlan`` if the stored text does not have its digest.
 
-    Its generation is the one that it is numbered for. That of the record is the newest at which the plan was found to
-    stand: later, where what changed since had no part in it.
+    The plan's generation is the one that its ids are numbered for. The record's generation is the newest at which the
+    plan was found to stand: later, if no change since concerns it.
     """
     plan = plan_from_json(record.document) if record.document else None
     if plan is not None and (record.generation is None or plan.generation > record.generation):

@@ -16,9 +16,8 @@ from dashboard.profiles import lifecycle
 class ProfileRecord(models.Model):
     """A profile as it was measured or imported; it never changes, but another supersedes it, or somebody sets it aside.
 
-    ``config`` is canonical JSON, empty where the profile stands for any. ``key`` is a digest of what it is of: type,
-    config, machine and team; one profile of a key is active, or none. ``changed`` is when it came into use or was set
-    aside.
+    ``config``: canonical JSON, empty if the profile stands for any config; ``key``: a digest of type, config, machine
+    and team, of which at most one profile is active; ``changed``: when it came into use or was set aside.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -79,10 +78,10 @@ class ProfilePoint(models.Model):
 class SweepRecord(models.Model):
     """A task type and config being measured on a slot, trial by trial, until its profile is found.
 
-    ``feed`` is the chain of tasks whose output it is measured with, the source first; ``fed_by`` says in words where it
-    is from. ``dataflow`` is whose ``tasks`` these are, by their ids, the measured one last; none where a type is
-    measured with a config of one's own. ``bounds`` are the fields of `scheduler.performance.modelling.Sweep`. With
-    ``any_config`` the profile will stand for every config of the type.
+    ``feed``: the chain of tasks whose output it is measured with, the source first; ``fed_by``: the origin of the feed
+    in words; ``dataflow``, ``tasks``: the dataflow and its task ids, the measured one last, or none for a type that is
+    measured with a config of one's own; ``bounds``: the fields of `scheduler.performance.modelling.Sweep`;
+    ``any_config``: the profile will stand for every config of the type.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -44,16 +44,16 @@ def profiles_for(
     tasks : iterable of Task, optional
         Only profiles of their types are read; all where none are given.
     team : str
-        Short name of a private dataflow's team: what was measured of its private dataflows comes before what is shared.
-        A shared dataflow's plan is read by others, so it is made without.
+        Short name of a private dataflow's team: profiles of its private dataflows come before shared ones.
+        Empty for a shared dataflow, whose plan others read.
     machine : str, optional
         Class of machine whose profiles come first; otherwise the one that measures and runs now.
 
     Returns
     -------
     Profiles
-        Stale ones are among them, where there is no other: `staleness` says of each whether it is. So are estimates, of
-        types that have none (`estimates.is_estimate`).
+        Where a type has no other profile, its stale one (`staleness` tells); where it has none at all, an estimate
+        (`estimates.is_estimate`).
     """
     types = None if tasks is None else {
         step.type for task in tasks for step, _ in done_at_first(task, jobs.task_types())}

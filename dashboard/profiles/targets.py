@@ -44,7 +44,7 @@ class FeedOption:
 class SweepTarget:
     """The target of a sweep. With a team it is of a private dataflow.
 
-    ``tasks`` are the ids in the dataflow, where it is of one: those that feed it, and its own last.
+    ``tasks``: for a task of a dataflow the ids there: those of its feed, and its own last.
     """
 
     task_type: str
@@ -176,7 +176,8 @@ def _sources() -> list[str]:
 
 
 def _document(declared: TaskType, config: Mapping[str, Any]) -> Dataflow:
-    """The shortest dataflow with the task in it, read as any document: what is wrong with the config is said so."""
+    """The shortest dataflow with the task, read like any document, so that faults of the config are reported as
+    usual."""
     tasks: list[dict[str, Any]] = [{"id": MEASURED, "type": declared.name, "config": dict(config)}]
     if declared.kind != "source":
         tasks.insert(0, {"id": "source", "type": _sources()[0]})

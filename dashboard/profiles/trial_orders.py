@@ -77,6 +77,6 @@ def trial_of(trial: TrialRecord) -> Trial:
 
 
 def unscoped(config: str, task_type: str) -> str:
-    """A config by which other tasks are looked up: the secrets and models that it names belong to no team."""
+    """A config for looking up other tasks: the secrets and models in it belong to no team."""
     declared = jobs.task_types().get(task_type)
     return config if declared is None else canonical_json(without_teams(json.loads(config), declared))

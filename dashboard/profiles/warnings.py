@@ -100,9 +100,9 @@ def warning_notes(tasks: Iterable[tuple[str, str, Iterable[ProfileWarning]]]) ->
 
 
 def machine_warnings(schedule: Schedule) -> list[str]:
-    """The notes of a plan on nodes that are another class of machine than the one that the profiles were measured on.
+    """The notes of a plan on nodes of another class of machine than the one that the profiles were measured on.
 
-    Only of others than most slots are: where a profile is not of those, it is stale.
+    Only nodes of another class than most slots are noted: a profile of another class than these is stale.
     """
     tasks_on: dict[str, dict[str, None]] = {}
     for task, counts in schedule.placement.counts.items():

@@ -33,9 +33,8 @@ Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it has 
 class MeasuredOutcome:
     """The measurements of a schedule in the last minutes of one time that it ran.
 
-    ``since`` is from when on nothing was changed, ``begins`` and ``ends`` are of the readings; ``recent`` is what was
-    seen of the last few of them, None where that is not known; ``history`` are the columns ``at``, ``rate_per_s`` and
-    ``latency_s``.
+    ``since``: the last change; ``begins``, ``ends``: of the readings; ``recent``: the newest few of them, None if
+    unknown; ``history``: the columns ``at``, ``rate_per_s`` and ``latency_s``.
     """
 
     readings: int = 0
@@ -140,9 +139,9 @@ def _fold_what_is_over(going: Collection[Stretch]) -> None:
 
 
 def _fold(proposal_id: UUID, since: datetime) -> None:
-    """Make one row of the readings of a time that is over, both or neither: it is done again where it was cut off.
+    """Replace the readings of an ended time by one row, in one transaction; an interrupted one is repeated.
 
-    Too few say less than what an earlier time has left.
+    Too few readings do not replace an earlier time's row, unless that rests on too few itself.
     """
     with transaction.atomic():
         stretches = list(

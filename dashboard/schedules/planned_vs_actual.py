@@ -19,7 +19,7 @@ Missed = Collection[tuple[str, str]]  # what, and of which slot; of the dataflow
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A promise beside what came of it; ``missed`` where it is part of one that was not kept."""
+    """A promise beside its outcome; ``missed`` if it is part of a broken one."""
 
     planned: float | None
     predicted: float | None
@@ -126,7 +126,8 @@ def _slot(
 
 
 def _latency(predicted_s: float | None, measured_s: float | None, missed: Missed) -> Figure:
-    """The latency of one task: an estimate, so what is over it by half is late, where the dataflow is."""
+    """The latency of one task. The prediction is an estimate, so a task is late beyond 1.5 times of it, if its dataflow
+    is."""
     late = None not in (predicted_s, measured_s) and measured_s > predicted_s * (1 + LATENCY_BOUND)
     return Figure(None, predicted_s, measured_s, late and ("latency", "") in missed)
 

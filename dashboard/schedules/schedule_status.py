@@ -46,8 +46,8 @@ NEVER = ScheduleStatus("never")
 
 
 def steady_since(dataflow_ids: Collection[UUID | str]) -> dict[str, datetime]:
-    """The time when the last plan of each dataflow was done or taken back; one that is being changed just now is
-    absent."""
+    """The time when the last plan of each dataflow was done or taken back; dataflows with a plan under way are left
+    out."""
     changing = Proposal.objects.under_way().filter(dataflow__in=dataflow_ids).values("dataflow")
     finished = Proposal.objects.filter(
         dataflow=OuterRef("pk"), status__in=[DONE, ROLLED_BACK], finished_at__isnull=False).order_by("-finished_at")

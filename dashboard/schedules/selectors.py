@@ -70,10 +70,10 @@ class ScheduleOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRun:
-    """A schedule that a dataflow runs by, or has run by.
+    """A present or former schedule of a dataflow.
 
-    ``missed`` is what was missed by what is kept of it, None where that says nothing, and ``ends`` until when that was
-    measured. The one in force has neither: its outcome is still to come.
+    ``missed``: its missed promises by the stored measurements, None if these are too few; ``ends``: the end of the
+    measurements. The present schedule has neither: its outcome is still open.
     """
 
     planned: PromiseInForce

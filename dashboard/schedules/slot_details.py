@@ -69,11 +69,11 @@ class BundleCell:
 
 @dataclass(frozen=True, slots=True)
 class SlotCell:
-    """A slot: what its bundles were planned to take before and after the plan, and what they take.
+    """A slot: the planned load of its bundles before and after the plan, and the measured one.
 
-    ``taken`` is of the bundles that are shown, besides the driver, as what is planned; ``whole`` and ``memory_mb`` are
-    of all processes of the slot. ``core`` is the one that it is held to, None where it is held to none; ``hides`` is
-    whether something runs there that the viewer may not see, ``silent`` whether nothing is heard of its node.
+    ``taken``: the load of the bundles that are shown, without the driver, like planned loads; ``whole``, ``memory_mb``:
+    of all processes of the slot; ``core``: the core that it is pinned to, None for none; ``hides``: something runs
+    there that the viewer may not see; ``silent``: its node does not report.
     """
 
     name: str
@@ -174,8 +174,8 @@ class _Maker:
 def slots_grid(viewer: Viewer, *, plan: Plan | None = None) -> Grid:
     """Every slot with the bundles that the viewer may know of.
 
-    Loads are those that schedules promised. Those of other bundles are estimated, as for placing them: from their
-    tasks' cores, and nothing is known of their memory.
+    Loads of scheduled bundles are the promised ones. Loads of others are estimated from their tasks' cores, as for
+    placing them, and their memory is unknown.
 
     Parameters
     ----------
@@ -303,6 +303,6 @@ def _slot(
 
 
 def _sum(loads: Sequence[Load]) -> Load:
-    """Loads together; memory only where it is known of one of them."""
+    """The sum of loads; memory only if it is known of one of them."""
     memory = [load.memory for load in loads if load.memory is not None]
     return Load(sum(load.cpu or 0.0 for load in loads), sum(memory) if memory or not loads else None)

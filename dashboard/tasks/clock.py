@@ -1,8 +1,8 @@
-"""Times of jobs. A thread of the worker does those that are, or looks first whether there is anything to do.
+"""The schedule of periodic jobs. A thread of one worker does those that are due and have something to do.
 
 The queue is for what people ask for: taking a job from it costs more than most of these jobs take. Of several workers
-one has the clock: it holds a lease in the broker, which lapses seconds after that worker is gone. Nothing is kept on
-disk, which may be full: everything is due again within minutes.
+one has the clock, by a lease in the broker that lapses seconds after this worker is gone. Nothing is kept on disk,
+which may be full: everything is due again within minutes.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ STOPS_WITHIN_S = 1.5
 
 @dataclass(frozen=True, slots=True)
 class DueJob:
-    """A job that is due every so many seconds of the time of day: what is due together looks at one reading.
+    """A job that is due every so many seconds of the time of day, so that jobs due together use one reading.
 
     Attributes
     ----------
     is_wanted : callable, optional
-        Whether there is anything to do; without it there always is.
+        True if there is anything to do; without it there always is.
     is_queued : bool
-        Whether it is sent to whichever worker takes it.
+        True if it goes to the queue, for any worker.
     given : tuple
         Names and values of the job's arguments.
     """
@@ -68,7 +68,7 @@ SCHEDULE: Sequence[DueJob] = (
     # Long, and each part is done by one worker: all of them may help.
     DueJob(simulating.advance_simulations, 2, simulation_driver.is_any_open, is_queued=True),
     DueJob(planning.guard, 3),
-    # What a change of the estate asks for at once, where that was not heard.
+    # Each change of the estate asks for it at once: this is for a request that was lost.
     DueJob(planning.carry_over, 5, waiting_plans.is_any_behind),
     DueJob(alerting.deliver, 5, sending.is_any_due),
     DueJob(execution.republish_desired, 10, given=(("in_full", False),)),
@@ -87,7 +87,7 @@ SCHEDULE: Sequence[DueJob] = (
 
 
 class JobClock(threading.Thread):
-    """Does what is due while it is this process's turn. A job that is not done yet is not begun again."""
+    """Does due jobs while this process has the lease. A job that still runs is not begun again."""
 
     def __init__(self, schedule: Sequence[DueJob] = SCHEDULE) -> None:
         super().__init__(name="clock", daemon=True)
@@ -103,7 +103,7 @@ class JobClock(threading.Thread):
             self.tick(time.time())
 
     def tick(self, now_s: float) -> None:
-        """Begin what is due by now, where it is this process's turn."""
+        """Begin what is due by now, if this process has the lease."""
         try:
             if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
                 return
@@ -135,7 +135,7 @@ class JobClock(threading.Thread):
         if not _is_wanted(job):
             return
         if job.is_queued:
-            # One that is overdue is worth nothing once the next is due: without a worker they must not pile up.
+            # A job is worthless once the next is due: without a worker they must not pile up.
             job.task.apply_async(kwargs=dict(job.given), expires=max(job.every_s, 2), retry=False)
         else:
             self._futures[job.task.name] = self._pool.submit(_do, job)
@@ -147,7 +147,7 @@ def _is_wanted(job: DueJob) -> bool:
     try:
         _use_connection()
         return bool(job.is_wanted())
-    except Error:  # whoever does the job meets it too, and says so
+    except Error:  # the job meets it too, and reports it
         return True
 
 

@@ -82,7 +82,7 @@ def has_ended(token: ApiToken, *, at: datetime) -> bool:
 
 
 def good_token(secret: str) -> ApiToken | None:
-    """The API token of that secret, with its user; None where there is none, it has ended, or its user is out."""
+    """The API token of that secret, with its user; None if it is unknown or has ended, or its user is deactivated."""
     token = ApiToken.objects.select_related("user").filter(digest=token_digest(secret), user__is_active=True).first()
     return None if token is None or has_ended(token, at=timezone.now()) else token
 

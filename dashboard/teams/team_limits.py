@@ -11,7 +11,7 @@ from scheduler.model.latency_limits import figure_in_words
 
 
 class TeamLimitReached(WeirError):
-    """The team has as many as it may have."""
+    """The team has reached one of its limits."""
 
     code = "team_limit_reached"
 
@@ -24,7 +24,7 @@ class AskedTooOften(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class TeamLimit:
-    """A limit: the setting that holds it, what is counted, and what makes room."""
+    """A limit of a team: its setting, what it counts, and how to make room."""
 
     setting: str
     what: str

@@ -116,8 +116,8 @@ class Forecast:
     ) -> Conditions:
         """One step with the means of its steps from ``first`` up to ``last``, which is not among them.
 
-        Not all of them as one long step: Ω of that would let as much wait at its end as Ω̂ leaves of the whole time, and
-        as each decision looks ahead anew, that end never comes.
+        Not all of them as one long step: Ω of that would let as much wait at its end as Ω̂ leaves of the whole time,
+        and as each decision looks ahead anew, that end never comes.
         """
         def mean(course: Sequence[float]) -> float:
             some = course[first:last]
@@ -167,7 +167,7 @@ def seen(problem: AdaptationProblem, now: Instant) -> Conditions:
 
 
 def left_of_hour(problem: AdaptationProblem, begun_s: float, at_s: float) -> float:
-    """T_c: seconds until a machine has to be paid again; 0 where that is now, and where each second is paid for."""
+    """T_c: seconds until the next payment for a machine; 0 if it is due now, or if each second is paid for."""
     return 0.0 if problem.billing == "seconds" else left_of_begun_hour(begun_s, at_s)
 
 

@@ -1,6 +1,6 @@
-"""The algorithms of adaptation that decide within a step of any size: each one's name, what it does, how it is called.
+"""The algorithms of adaptation that decide within a step of any size: name, description and function of each.
 
-One is added here: a module with its functions, and an entry in ``ADAPTATIONS``. Any may deploy and another adapt.
+A new one is a module with its functions and an entry in ``ADAPTATIONS``. One algorithm may deploy, and another adapt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AdaptationKind:
     adapt : callable
         At run time.
     foresees : bool
-        True if it goes by a forecast where there is one.
+        True if it uses a forecast.
     """
 
     name: str

@@ -69,7 +69,7 @@ def cheapest_cores(
 def _placed(
     problem: AdaptationProblem, active: Mapping[str, str], counts: Mapping[tuple[str, int], int]
 ) -> ElasticPlacement:
-    """Counted cores on machines, task by task: readers are beside whom they read as far as that goes."""
+    """Counted cores on machines, task by task: readers are beside their writers as far as possible."""
     vms: dict[str, RentedVm] = {}
     cores: dict[str, dict[str, int]] = {task: {} for task in problem.dataflow.tasks}
     for at, kind in enumerate(problem.classes):

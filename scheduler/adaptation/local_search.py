@@ -1,13 +1,13 @@
 """Local search over alternates, with the least cores for each choice by linear programming; ours, not of the thesis.
 
-For alternates that are chosen, the least that events take so that Ω is Ω̂ is a linear program: what each task does of
-what reaches it. It cuts where that saves most, where the greedy algorithms make all tasks alike. From CE's alternates
-and from those that are worth most, one task after the other is switched while that brings profit; the best is rounded
-up to cores, trimmed with Ω worked out only where a core is taken, and packed as CE's.
+For chosen alternates a linear program gives the least power with which Ω is Ω̂: the share of its input that each task
+processes. It cuts where that saves most, while the greedy algorithms treat all tasks alike. The search starts from CE's
+alternates and from those of most worth, and switches one task after another while that brings profit. The best choice
+is rounded up to cores, trimmed (Ω is computed anew only where a core is taken), and packed as CE's.
 
-At run time, where Ω leaves its band, each switch of one alternate is tried beside none, each with cores added or taken,
-and what brings most profit over the hour ahead is done: machines whose hour is paid cost nothing, a change a little.
-Where there are hundreds of cores, ways are judged by the linear program, and cores go by the dozen.
+At run time, when Ω leaves its band, each switch of a single alternate is compared with none, each with cores added or
+removed. The one with the most profit over the next hour is done: machines whose hour is paid cost nothing, a change
+costs a little. With hundreds of cores the linear program judges alternates, and cores are given by the dozen.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Orders of machines: which are started and given back for the slots that adaptation would take.
+"""Orders of machines: which to start, and which to give back, for the slots that adaptation wants.
 
-Machines are paid by begun hours. So one is given back as `vm_repacking.give_back` does it: only where
-nothing is on it, nobody wants its slots, and its paid hour ends.
+Machines are paid by begun hours. So a machine is given back only if it is empty, nobody wants its slots, and its paid
+hour ends, as in `vm_repacking.give_back`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Scenarios of a forecast that may be wrong: of it and of the newest values, weighed by their errors, two scenarios.
+"""Scenarios of an uncertain forecast: it is combined with the newest values by their errors, into two scenarios.
 
-How wrong a forecast is, it says itself (`Forecast.error`); how far what is seen last is from what comes is seen in
-what came so far. Each counts by the inverse of its error's square (Bates and Granger, "The combination of forecasts",
-1969): the worse a forecast, the more is decided as without one. What error is left makes two scenarios, equally likely,
-so far above and below that their mean and spread are those of what is expected.
+The forecast states its own error (`Forecast.error`); the error of the newest values as a forecast follows from the
+past. Each counts by the inverse of its squared error (Bates and Granger, "The combination of forecasts", 1969): the
+worse a forecast, the less it counts. The remaining error makes two scenarios of equal probability, so far above and
+below the combined value that they have its mean and spread.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Adaptation on slots that tasks share: which alternates are to be on, where a task need not have a core of its own.
+"""Adaptation on shared slots: which alternates are to be on, if tasks have no cores of their own.
 
-The algorithms give whole cores to tasks (`adaptation_port`). Here a slot is one core, whose queries share it as they
-need it: to the algorithms a slot is a machine with many small cores, and a task has as many of them as is its part of
-what is to be done there. What they answer is held to the slots that there are, beside each switch of one alternate.
+The algorithms give whole cores to tasks (`adaptation_port`). Here a slot is one core, which its queries share. To the
+algorithms a slot is a machine with many small cores, of which a task has its part of the slot's work. Their answer is
+compared on the existing slots with each switch of a single alternate.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class AdaptationRoom:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationCandidate(FiniteFigures):
-    """A choice of alternates: by task those that are on, and what they reach on the slots that there are, or that would
-    be made: value Γ, throughput Ω, cores that they take, their cost an hour, and profit Θ."""
+    """A choice of alternates by task, and its effect on the slots that exist or would be made: value Γ, throughput Ω,
+    cores, cost an hour, and profit Θ."""
 
     active: Mapping[str, str] = field(hash=False)
     value: float
@@ -100,15 +100,15 @@ def choose_on_slots(
 ) -> AdaptationAnswer:
     """Choose the alternates that are to be on, by an algorithm of the registry.
 
-    Within Ω̂ ± ε nothing is changed. Below, what the algorithm chooses is taken where Ω̂ can be had by it; else the best
-    of what was looked at. Above, a choice is taken where Ω̂ is kept and it brings profit.
+    Within Ω̂ ± ε nothing is changed. Below it, the algorithm's choice is taken if it reaches Ω̂, else the best of all
+    candidates. Above it, a choice is taken if it keeps Ω̂ and brings profit.
 
     Parameters
     ----------
     problem : AdaptationProblem
         With slots as its one class (`slot_class`), paid by the second.
     kind : AdaptationKind
-        One that draws nothing.
+        An algorithm without randomness.
     forecast : Forecast, optional
         Of steps as long as the problem's, for algorithms that look ahead.
     """

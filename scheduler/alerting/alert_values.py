@@ -59,11 +59,11 @@ class AlertRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertReading:
-    """A value that was read of one element: its value (None: it is not known now), and what people are told of it.
+    """A value that was read of one element (None: unknown now), and the text about it for people.
 
-    ``cause`` is what alerts have in common that are told together. ``dataflow`` is the id of one that it concerns, and
-    ``name`` its name where one alert may be of several (`causes.one_for_each_cause`); ``concerned`` are the ids of all
-    that such a one is of.
+    ``cause``: alerts with the same one share a notice; ``dataflow``: the id of a dataflow that it concerns; ``name``:
+    the dataflow's name, if one alert may be about several (`causes.one_for_each_cause`); ``concerned``: the ids of all
+    dataflows of such an alert.
     """
 
     value: float | None

@@ -1,5 +1,5 @@
-"""Causes outrank symptoms: what one alert explains is not told by another of the same dataflow, and what has one cause
-is one alert, however many dataflows it concerns."""
+"""Causes outrank symptoms: an alert that another one of the same dataflow explains is left out, and one cause makes one
+alert, however many dataflows it concerns."""
 
 from __future__ import annotations
 

@@ -24,19 +24,19 @@ class RuleKind:
     scope : str
         ``team`` where each team has it for its dataflows, and each dataflow may have its own; else ``estate``.
     unit : str
-        Of its thresholds; empty where there is none to choose: it watches whether something is so.
+        Of its thresholds; empty where it watches a condition, without a threshold to choose.
     threshold, clear_threshold : float
-        As ``alert_values.AlertRule``; where there is no unit, 1 means that it is so.
+        As ``alert_values.AlertRule``; without a unit, 1 stands for true.
     above : bool
         True if high values are wrong.
     every_s : int
-        The interval of readings: what costs much and changes slowly is read seldom.
+        The interval of readings: longer for values that are dear to read and change slowly.
     on_request : bool
         True if it watches nothing until somebody turns it on.
     symptom_of : tuple of str
-        Kinds that, where they find something wrong with a dataflow, explain what this one would tell of it.
+        Kinds whose alerts about a dataflow explain this kind's, which are then left out.
     by_cause : bool
-        True if one alert tells all dataflows of a team that one cause concerns.
+        True if one alert covers all dataflows of a team that one cause concerns.
     marked : bool
         True if its alarms are written into the history; of findings the recorder writes them.
     """
@@ -59,7 +59,7 @@ class RuleKind:
     marked: bool = True
 
     def rule(self, scope: str, **chosen: float | int | str) -> AlertRule:
-        """The rule of this kind for a scope: as it is by default, but for what was chosen."""
+        """The rule of this kind for a scope: the default with the chosen values."""
         default = {
             "threshold": self.threshold, "clear_threshold": self.clear_threshold, "for_s": self.for_s,
             "clear_for_s": self.clear_for_s, "severity": self.severity}

@@ -1,15 +1,15 @@
-"""Silence: for how long a source has made nothing, and for how long it usually does at most. Learned from its rate."""
+"""Silence: how much longer a source has made no events than it ever did before, by its recorded rate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-LEAST_KNOWN = 60  # points that were measured, before anything is usual
+LEAST_KNOWN = 60  # measured points, below which nothing is known to be usual
 
 
 def silence(rates_per_s: Sequence[float], step_s: int) -> float | None:
-    """The silence of a source beyond its longest one before, in seconds; 0 where it is not.
+    """The silence of a source beyond its longest one before, in seconds; 0 without any.
 
     Parameters
     ----------

@@ -35,14 +35,12 @@ def divided(rate_per_s: float, peak_per_s: float) -> tuple[int, float]:
 def scaled_thread(task: str, profile: Profile, rate_per_s: float, *, reserved: bool) -> Bundle:
     """A bundle of one thread at no more than its peak rate, with the CPU and memory of that rate.
 
-    With ``reserved`` the CPU is what has to be there for it beside others (`Estimate.reserve_at`).
-
     Parameters
     ----------
     rate_per_s : float
         Events per second that it is to carry; the peak of one thread at most.
     reserved : bool
-        True if CPU is what has to be there for it beside others, not what it takes.
+        True if the bundle has the CPU to reserve for it beside others (`Estimate.reserve_at`), not its usage.
     """
     estimate = profile.estimate(1)
     cpu = estimate.reserve_at(rate_per_s) if reserved else estimate.cpu_at(rate_per_s)

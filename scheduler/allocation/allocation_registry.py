@@ -1,6 +1,6 @@
-"""The allocations that there are: each one's name, what it does, and how it is called.
+"""The registry of allocations: name, description and function of each.
 
-An allocation is added here: a module with its function, and an entry in ``ALLOCATIONS``.
+A new one is a module with its function and an entry in ``ALLOCATIONS``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class AllocationKind:
     Parameters
     ----------
     allocate : callable
-        ``(rates_per_s, profiles, *, one_thread)``; one with ``bundles`` also takes ``one_slot``. Both are ids of tasks:
-        those that have one thread, and those whose threads share one slot.
+        ``(rates_per_s, profiles, *, one_thread)``; with ``bundles`` also ``one_slot``. Both are ids of tasks: those
+        with one thread, and those whose threads share one slot.
     bundles : bool
-        True if it puts several threads of a task into a bundle; else every thread is one.
+        True if it puts several threads of a task into a bundle; else every thread is a bundle.
     solver_share : float
-        The part of a solver's effort that its threads are worth to a mapping that uses one.
+        The share of a solver's effort that a mapping with a solver spends on its threads, from 0 to 1.
     """
 
     name: str

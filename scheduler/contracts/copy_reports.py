@@ -1,4 +1,4 @@
-"""Copies of a query's state: what the node that holds one tells of it."""
+"""Reports of nodes on the copies of queries' states that they hold."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ class DesiredState:
 
     @cached_property
     def outgoing(self) -> Mapping[str, WantedFragment]:
-        """The fragments that the node is to finish so that others continue them, by id."""
+        """The fragments that the node is to finish for their heirs, by id."""
         return {fragment.id: fragment for fragments in self.handing_over.values() for fragment in fragments}
 
     @cached_property

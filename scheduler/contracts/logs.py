@@ -39,8 +39,8 @@ class LogOrder(LogQuestion):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line of a process of a node. ``at_ms`` is when it was written, since the epoch; ``query`` and ``task`` are
-    whose it is, as far as it says so."""
+    """A line of a process of a node. ``at_ms``: when it was written, since the epoch; ``query`` and ``task``: its
+    origin, as far as the line names it."""
 
     at_ms: int
     level: str

@@ -40,9 +40,9 @@ class ProposedColumn:
 
 @dataclass(frozen=True, slots=True)
 class ColumnProposal:
-    """Columns for a source, in order; ``time_field`` is the one that seems to be the event's time (empty: none), and
-    ``time_unit`` what it counts where it is a number. ``zoneless`` are times that name no zone. ``left_out`` says, by
-    field, why one cannot be a column."""
+    """Columns for a source, in order. ``time_field``: the likely event time, empty for none; ``time_unit``: its unit
+    where it is a number; ``zoneless``: fields with times that name no zone; ``left_out``: by field, the reason why it
+    cannot be a column."""
 
     columns: tuple[ProposedColumn, ...] = ()
     time_field: str = ""

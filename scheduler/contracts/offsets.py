@@ -1,4 +1,4 @@
-"""Offsets: places in channels, as texts that are ordered as the channel is."""
+"""Offsets: places in channels, as texts in the order of the channel."""
 
 from __future__ import annotations
 

@@ -100,11 +100,11 @@ class QosStandIn:
 
 @dataclass(frozen=True)
 class QosSetup:
-    """The part of one node; an empty one ends what the node did.
+    """The part of one node; an empty one ends its manager and reporter.
 
-    ``shares`` are watched by its manager, in the graph of ``queries`` and ``channels`` (pairs of them). ``reports`` are
-    the queries and channels that its reporter measures for the managers of other nodes or of this, by node. ``own`` are
-    the queries of the node itself. ``stands_in`` is, by node, what it watches for others while they are away.
+    ``shares``: what its manager watches, in the graph of ``queries`` and ``channels`` (pairs of queries); ``reports``:
+    by node of a manager, the queries and channels that this node's reporter measures for it; ``own``: the queries of
+    the node itself; ``stands_in``: by node, what this manager watches while that one is away.
     """
 
     version: int = 0

@@ -82,9 +82,9 @@ class QueryReport:
 
     @property
     def why_not_open(self) -> str | None:
-        """The reason why its batches cannot stay open, in words; empty where they can, None where that is not known.
+        """The reason why its batches cannot stay open, in words; empty where they can, None where unknown.
 
-        Copies come before open batches, for a batch has none while it is open.
+        Copies take precedence over open batches: no copy is made while a batch is open.
         """
         return COPIES_ASKED_FOR if self.is_to_be_copied and self.not_real_time is not None else self.not_real_time
 
@@ -95,9 +95,11 @@ def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
 
 
 def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
-    """The age of the oldest batch that the oldest counted copy of a query's state lacks, as of its node's report; 0
-    where it lacks none, None where there is no copy. Whichever machines are lost that it may lose, it goes on from
-    there or later."""
+    """The age of the oldest batch that is missing in the oldest counted copy of a query's state; None without a copy.
+
+    It is as of the node's report, and 0 where no batch is missing. After any loss that the copies survive, the query
+    goes on from there or later.
+    """
     if query.copied_at_ms is None:
         return None
     return 0 if query.lacks_none else max(0, at_ms - query.copied_at_ms)

@@ -13,9 +13,9 @@ from .moments import MomentMs
 class AlternateSwitch:
     """A switch: from ``batch`` of ``query`` on, whose first event has the number ``seq``, an alternate works at a task.
 
-    ``warming`` is the one that warms up beside it; empty where none does. ``at_ms`` is when that was noted. Where the
-    task reads several streams that interleave, ``seq`` is that of the event that came first there; others of the batch
-    may have smaller numbers.
+    ``warming``: the alternate that warms up beside it, empty for none; ``at_ms``: the time of the note. If the task
+    reads several streams, ``seq`` is the number of the event that came first; others of the batch may have smaller
+    ones.
     """
 
     alternate: str
@@ -55,8 +55,8 @@ KEY_SWITCHES = Codec(KeySwitch)
 def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]:
     """Switches in the order of their batches, query by query in the order in which these began.
 
-    A query that is started anew notes its alternate anew: only what changes is told. One that goes on from a copy
-    repeats batches of another, with the first events that this one noted: what it notes up to there is here already.
+    A restarted query notes its alternate again: only changes are kept. A query that goes on from a copy repeats batches
+    of the former one, with the same first events: its notes of these batches are left out as repetitions.
     """
     by_query: dict[str, list[AlternateSwitch]] = {}
     for switch in sorted(noted, key=lambda switch: switch.batch):

@@ -2,6 +2,6 @@
 back.
 
 Pure: values in, values out. Imports the algorithm families and the model. Read ``loop_values.py`` first, then
-``controller_port.py`` and ``control_loop.py``; ``controller_registry.py`` has every controller that there is,
-``evidence`` what they are told.
+``controller_port.py`` and ``control_loop.py``; ``controller_registry.py`` lists the controllers, ``evidence`` computes
+their inputs.
 """

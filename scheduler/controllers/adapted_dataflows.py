@@ -27,27 +27,27 @@ class AdaptedDataflow(FiniteFigures):
     Parameters
     ----------
     elastic : ElasticDataflow
-        Its running tasks; of each the alternates that may be on now, the one that is on among them.
+        Its running tasks, each with the alternates that may be on now, including the present one.
     names : mapping of str to str
-        By running task that may be switched its id in the document.
+        The id in the document, by running task that may be switched.
     sharers : mapping of str to tuple of str
-        By such a task, and by one that a schedule divides, the other teams that run it.
+        The other teams of each such task, and of each task that a schedule divides.
     rates_per_s, waiting : mapping of str to float
-        By running task: events a second that are expected from outside, and events that wait.
+        By running task: the events a second expected from outside, and the number of waiting events.
     room : AdaptationRoom
         The slots of its tasks, and their part of each core.
     slot_hour : float
         The price of a slot for an hour.
     event_us : float, optional
-        CPU that its queries took for each event from outside, in µs; None where that is not known.
+        The CPU of its queries for each event from outside, in µs; None if unknown.
     left_alone : tuple of str
-        Sentences on dynamic tasks that are left as they are.
+        Sentences on dynamic tasks that are left alone.
     forecast : Forecast, optional
-        The expectation of the steps to come, for algorithms that look ahead.
+        Of the next steps, for algorithms that look ahead.
     expects : tuple of str
-        Sentences on what is expected from outside, and why averages decide where they do.
+        Sentences on the expected rates, and on why averages are used where they are.
     bundles : OfferedBundles, optional
-        The schedule that it runs by, and the one that it would; None where it has none.
+        The schedule that it runs by, and the one for the expected rate; None without a schedule.
     """
 
     id: str

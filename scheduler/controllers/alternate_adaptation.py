@@ -1,9 +1,9 @@
-"""Adaptation as a controller: alternates of dynamic tasks are switched, bundles added and taken, as load asks for it.
+"""Adaptation as a controller: switches alternates of dynamic tasks, and adds and removes bundles, as the load changes.
 
-Which alternates is decided by an algorithm of ``scheduler.adaptation`` for each dataflow that has goals, among those
-that guards allow and nobody holds; of a dataflow that runs by a schedule also for which rate that is
-(``bundle_adaptation``). It is asked where throughput Ω leaves its band Ω̂ ± ε, so that nothing goes back and forth: what
-is worth more comes back only where Ω̂ is kept with it.
+For each dataflow with goals an algorithm of ``scheduler.adaptation`` chooses among the alternates that guards allow and
+nobody holds; for a dataflow with a schedule also the schedule's rate (``bundle_adaptation``). It runs only when the
+throughput Ω leaves its band Ω̂ ± ε, so nothing goes back and forth: an alternate of more worth comes back only if Ω̂ is
+kept with it.
 """
 
 from __future__ import annotations

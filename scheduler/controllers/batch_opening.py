@@ -117,7 +117,7 @@ class BatchOpening(Controller):
     name = "open_batches"
     title = "Open batches"
     about = ("Leaves a query's batches open, so that events wait for no batch, where a latency limit needs that or it "
-             "takes less CPU; and gives it micro-batches again where neither is so.")
+             "takes less CPU; else gives it micro-batches again.")
     reads = "modes"
     every_s = 10.0
     usual = Policy(ACTS, changes_per_hour=100, changes_per_day=500, cool_down_s=60.0)

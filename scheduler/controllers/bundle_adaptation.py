@@ -27,18 +27,18 @@ LEAST_PER_S = 1.0  # nothing is scheduled for less
 
 @dataclass(frozen=True, slots=True)
 class BundleOffer(FiniteFigures):
-    """A schedule in the figures that adaptation goes by.
+    """A schedule in the figures that adaptation compares.
 
     Parameters
     ----------
     pair : tuple of str
         Its allocation and its mapping.
     source_per_s : float, optional
-        Events a second of each source that it is for; None where each has its own.
+        The common rate of all sources that it is for; None where each has its own.
     sustained_per_s : float
         The predicted rate of all sources together, in events/s.
     slots, to_buy : int
-        Slots that it takes, and those of them that are not there.
+        Slots that it takes, and how many of them would have to be bought.
     per_hour : float
         The hourly price of its slots, in the unit of the machines' prices.
     """
@@ -104,14 +104,14 @@ def other_rate(now: BundleOffer, load_per_s: float, *, sources: int) -> float | 
 def choose_bundles(
     offered: OfferedBundles, answer: AdaptationAnswer, goals: DataflowGoals, *, value_per_hour: float
 ) -> tuple[BundleOffer | None, str]:
-    """The schedule that is to be proposed, and why it, or why none; no words where a schedule is not what it is about.
+    """The schedule to propose, if any, and the reason for it or for none; no reason if schedules do not matter here.
 
     Parameters
     ----------
     answer : AdaptationAnswer
         The effect of switches of alternates.
     value_per_hour : float
-        σ: how much value is to be brought by a unit of money an hour (4.9).
+        σ: the value that a unit of money an hour has to bring (4.9).
     """
     now, other_bundles, throughput = offered.now, offered.other, answer.now.throughput
     if abs(throughput - goals.throughput) < goals.tolerance:

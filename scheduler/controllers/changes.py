@@ -10,8 +10,8 @@ from scheduler.model.fragment import Slot
 
 
 class Aspect(StrEnum):
-    """An aspect of a subject that a change sets. Controllers share these names, and those of subjects: so one of them
-    does not undo what another has done."""
+    """An aspect of a subject that a change sets. Controllers share these names and those of subjects, so that none
+    undoes a change of another."""
 
     SLOT = "slot"  # where a query runs
     STREAM = "stream"  # what carries a stream: ``parent>child``
@@ -91,9 +91,9 @@ _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
 
 @dataclass(frozen=True, slots=True)
 class AspectChange:
-    """One thing that gets another value.
+    """Another value for one aspect of one subject.
 
-    `ValueError` where there is no such aspect, or a value is none of it.
+    `ValueError` for an unknown aspect, or a value of another type than the aspect's.
 
     Examples
     --------

@@ -92,7 +92,7 @@ def step(
 def _followed(
     controller: Controller, loop_round: Round, observations: Observations, policies: Mapping[str, Policy], now_s: float
 ) -> Round:
-    """A round as it is after what was heard of it; one that has ended only where people took its change back since."""
+    """A round after its newest progress; an ended round changes only if people took its change back since."""
     loop_round = _round_after(loop_round, observations.progress.get(loop_round.key, CommandProgress("absent")), now_s)
     if loop_round.phase == CHECKING:
         return _checked(controller, loop_round, observations.effects.get(loop_round.key), now_s)

@@ -59,11 +59,11 @@ class Observations:
     Parameters
     ----------
     evidence : object, optional
-        The evidence of the controller, of its own kind; None where it is not time to decide anything.
+        The evidence of the controller, of its own type; None if no decision is due.
     progress : mapping of str to CommandProgress
         The progress of rounds in flight, by key.
     busy : mapping of str to str
-        Targets that are not to be touched now, and why.
+        Targets that must not be touched now, with the reasons.
     """
 
     evidence: Any = None
@@ -115,7 +115,7 @@ class Controller(Protocol):
     least_samples: int = LEAST_SAMPLES
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
-        """Decisions that are worth it for teams whose mode is not off; a function of its arguments alone."""
+        """Worthwhile decisions for teams whose mode is not off. A pure function of its arguments."""
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """The verdict on a promise, by the median of each figure, and these figures in words."""

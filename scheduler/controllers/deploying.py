@@ -1,10 +1,10 @@
-"""Online task deployment as a controller: one query a round leaves the hottest slot, or one or a series goes nearer to
-what it exchanges most with (paper [4], algorithms 1 and 2; the decision is ``scheduler.deployment.online``).
+"""Online task deployment as a controller: one query a round leaves the hottest slot, or one query or a joint move goes
+nearer to what it exchanges most with (paper [4], algorithms 1 and 2; ``scheduler.deployment.online`` decides).
 
-A query leaves a slot, too, where ever more events wait for it though the slot's CPU is below the bound. A series is one
-plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. A query's
-load is the median of the last minutes, a query that moved rests, the longer the more often it came back to a slot
-within a day, and no slot is given more than makes it high: so nothing goes back and forth where load swings.
+A query also leaves a slot where ever more events wait for it though the slot's CPU is below the bound. A joint move is
+one plan of one dataflow, which runs in all of its queries: one promise, one budget, one way back. Nothing goes back and
+forth where load swings: a query's load is the median of the last minutes, a moved query rests (the longer, the more
+often it came back to a slot within a day), and no slot is given so much that it becomes high.
 """
 
 from __future__ import annotations
@@ -129,8 +129,8 @@ class Deploying(Controller):
     def _askers(
         self, move: Move, allowed: Mapping[str, Sequence[Asker]], policies: Mapping[str, Policy]
     ) -> tuple[Asker, ...]:
-        """One dataflow that may ask for all of a move, as the asker for each query: of those whose team lets it act,
-        else of those whose team is asked."""
+        """A dataflow that may ask for the whole move, as the asker for each query. Dataflows whose teams let the
+        controller act come before those whose teams are asked."""
         common = set.intersection(*({asker.dataflow for asker in allowed[bundle]} for bundle in move.bundles))
         first, *others = (
             {asker.dataflow: asker for asker in allowed[bundle] if asker.dataflow in common} for bundle in move.bundles)

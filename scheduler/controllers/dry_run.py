@@ -39,7 +39,7 @@ def dry_run(controller: Controller, frames: Iterable[Frame], policies: Mapping[s
     Parameters
     ----------
     policies : mapping of str to Policy
-        By team; also those that are off, whose dataflows then are left out.
+        By team. Dataflows of teams whose mode is off are left out.
     """
     playing, state = _Playing(controller), LoopState()
     rounds: dict[str, Round] = {}

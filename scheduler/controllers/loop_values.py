@@ -161,7 +161,7 @@ class Round:
 class LoopState:
     """The state of the loop: rounds in flight and those that ended lately, of every controller.
 
-    ``clock_s`` is the newest moment that it has seen; time does not run backwards for it.
+    ``clock_s``: its newest moment; earlier ones count as this one.
     """
 
     rounds: tuple[Round, ...] = ()

@@ -1,8 +1,8 @@
-"""Isolation as a controller: a slow task is cut out of a query of which others need a part, and not that task.
+"""Isolation as a controller: cuts a slow task out of a query, if others need a part of the query without that task.
 
-Which task it is, and where the query is cut, are decided by ``scheduler.reuse.isolation``. Settings and budget that
-count are of a team that waits: nobody who is slow can have others held up. No output changes, and who needs the slow
-task loses nothing, so that nobody else is asked where that team lets it act.
+``scheduler.reuse.isolation`` decides which task that is, and where the query is cut. The settings and the budget of a
+waiting team count, so a team with a slow task cannot hold others up. No output changes, and the users of the slow task
+lose nothing: so no other team is asked where the waiting team lets the controller act.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from scheduler.model.fragment import node_of
 class PlacedBundle(FiniteFigures):
     """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
-    One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
-    ``queue`` is how many events wait for it, and it is ``behind`` where they become more (``queues.py``).
+    ``movable``: it may leave its slot. ``node_bound``: it stays on its node, which has its state. ``queue``: the number
+    of waiting events. ``behind``: that number grows (``queues.py``).
     """
 
     id: str
@@ -33,11 +33,11 @@ class PlacedBundle(FiniteFigures):
 class Deployment:
     """Bundles by id, all slots by name, and traffic by pair of bundles, in bytes (or events) a second.
 
-    `ValueError` where a bundle is on no slot of these, or traffic is of none of the bundles.
+    `ValueError` for a bundle on an unknown slot, or for traffic of an unknown bundle.
 
-    ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
-    nothing more. Where teams have slots of their own, ``team_targets`` are those of each. ``events`` is the traffic in
-    events a second, where that is in bytes.
+    ``targets``: the slots that bundles may go to, None for all; other slots count with their load and get no bundles;
+    ``team_targets``: those of each team, if teams have slots of their own; ``events``: the traffic in events a second,
+    if the traffic itself is in bytes.
     """
 
     bundles: Mapping[str, PlacedBundle]
@@ -52,10 +52,10 @@ class Deployment:
         slots = frozenset(self.slots)
         for name, bundle in self.bundles.items():
             if bundle.slot not in slots:
-                raise ValueError(f"{name} is on {bundle.slot}, which is none of the slots")
+                raise ValueError(f"{name} is on {bundle.slot}, which is not among the slots")
         for name in {end for pair in (*self.traffic, *self.events) for end in pair}:
             if name not in self.bundles:
-                raise ValueError(f"traffic is said of {name}, which is none of the bundles")
+                raise ValueError(f"traffic names {name}, which is not among the bundles")
 
     @cached_property
     def loads(self) -> Mapping[str, float]:

@@ -1,8 +1,8 @@
-"""A series: bundles that go to one slot together, where the traffic between nodes becomes less by all of them.
+"""Joint moves: bundles that go to one slot together, where that lowers the traffic between nodes.
 
-A line of bundles that lies in two halves on two nodes stays so as long as one bundle moves at a time: each loses on one
-side what it gains on the other. So bundles are added one after the other, the one with the greatest gain first though
-it be negative, and the beginning of that order with the greatest sum is what moves (Kernighan and Lin, "An Efficient
+A line of bundles in two halves on two nodes stays there as long as one bundle moves at a time: each loses on one side
+what it gains on the other. So bundles are added one after the other, always the one with the greatest gain, even a
+negative one. The beginning of that order with the greatest sum of gains moves (Kernighan and Lin, "An Efficient
 Heuristic Procedure for Partitioning Graphs", 1970; Fiduccia and Mattheyses, "A Linear-Time Heuristic for Improving
 Network Partitions", 1982). Paper [4], algorithm 2, knows a single bundle.
 """
@@ -24,8 +24,8 @@ Groups = Mapping[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class JointMove:
-    """Bundles that go to a slot together, how much more passes within nodes then, and what of that is beyond what so
-    many moves have to bring."""
+    """Bundles that go to a slot together. ``gain``: the additional traffic within nodes; ``worth``: what of it exceeds
+    the least that so many moves have to bring."""
 
     bundles: tuple[str, ...]
     target: str
@@ -34,7 +34,7 @@ class JointMove:
 
 
 class Search:
-    """Finds series in one deployment.
+    """Finds joint moves in one deployment.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Search:
     least : float
         The least saving of each move, in the unit of the traffic.
     groups : mapping of str to collection of str, optional
-        By bundle the groups that it is in: all of a series are in one together. Without it any may go together.
+        The groups of each bundle: all bundles of a joint move share one. Without it any may go together.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Search:
         self._effort = 0
 
     def from_ties(self, slots: Mapping[str, str]) -> JointMove | None:
-        """The series of the greatest worth to one of these slots, by node, of those that begin with the bundles of the
-        strongest ties to these nodes; None where none is worth it.
+        """The joint move of the greatest worth to one of these slots, by node; None where none is worth it.
 
-        What was added in the search for one is not begun with again.
+        It begins with the bundles of the strongest ties to these nodes. No search begins with a bundle that an earlier
+        one has added.
         """
         nodes = self._deployment.nodes
         ties = [
@@ -79,7 +79,7 @@ class Search:
         return best
 
     def with_company(self, bundle: str, target: str) -> JointMove | None:
-        """The series of the greatest worth that begins with a bundle; None where none is worth it."""
+        """The joint move of the greatest worth that begins with a bundle; None where none is worth it."""
         return self._grown(bundle, target)[1]
 
     def _grown(self, first: str, target: str) -> tuple[list[str], JointMove | None]:

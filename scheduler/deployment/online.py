@@ -1,17 +1,21 @@
 """One round of online task deployment (OTD, paper [4], algorithms 1 and 2): a move, a warning, or nothing; and why.
 
-Slots are high, low or normal by what is asked of them. Where some are high and some low, a bundle leaves the hottest
-slot of which one can (load balancing); where all that are not normal are high, CPU lacks; where none is high and some
-are low, a bundle moves nearer to what it exchanges most with (communication optimisation), if that is worth it; else
-nothing moves.
+Slots are high, low or normal by their load. Where some are high and some low, a bundle leaves the hottest slot that it
+can leave (load balancing). Where some are high and none is low, CPU is lacking. Where none is high and some are low, a
+bundle moves nearer to what it exchanges most with (communication optimisation), if that is worth it. Else nothing
+moves.
 
-Beyond the paper, which collects queue lengths and says no more of them: a slot is high, too, where queues grow though
-its CPU is below the bound, unless it has so little to do that another slot would not help. Low are only slots that a
-bundle may go to; no move makes a slot high, and a balancing move leaves its target below what its source had. And where
-traffic decides, others go along with the bundle, where that is worth more;
-where no bundle is worth a move alone, a series of them goes (``joint_moves.py``). Each of so many moves brings as much
-as one has to. So with loads that stay, rounds end: balancing ends as soon as no slot is high, and from then
-on each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
+Beyond the paper:
+
+- The paper collects queue lengths and does not use them. Here a slot is also high where queues grow though its CPU is
+  below the bound, unless it has so little to do that another slot would not help.
+- Only slots that a bundle may go to are low. No move makes a slot high, and a balancing move leaves its target below
+  the former load of its source.
+- Where traffic decides, bundles move together where that is worth more, or where no bundle is worth a move alone
+  (``joint_moves.py``). On average each move in it brings as much as a single move has to.
+
+So rounds end where loads stay: balancing ends as soon as no slot is high, and each later round lowers the traffic
+between nodes. Where loads change, a moved bundle rests for some rounds.
 """
 
 from __future__ import annotations
@@ -50,8 +54,8 @@ class Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bundles that go to another slot, together. ``gain`` is how much more passes within nodes then: of one bundle,
-    the change of its allocation score."""
+    """Bundles that go to another slot together. ``gain``: the additional traffic within nodes; of one bundle the change
+    of its allocation score."""
 
     bundles: tuple[str, ...]
     target: str
@@ -141,7 +145,8 @@ def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
 
 
 def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
-    """Load of a slot in words; and where ever more events wait there, how many do, of what moves where it is that."""
+    """The load of a slot in words; and if ever more events wait there, how many, those of the moving bundle if it is
+    one."""
     demand = f"{slot} needs {deployment.loads[slot]:.2f} cores"
     waiting = deployment.queues.get(slot, 0.0)
     if not waiting:
@@ -176,7 +181,7 @@ def _nearer(
     deployment: Deployment, coolest: Mapping[str, str], thresholds: Thresholds, resting: Collection[str],
     groups: Groups | None,
 ) -> Move | None:
-    """The best move of one bundle, with those for which it is worth it to go along; else the best series."""
+    """The best move of one bundle, with those that are worth taking along; else the best joint move."""
     bundles = deployment.bundles
     alone = _best(deployment, bundles.values(), coolest, thresholds, resting, balances=False)
     search = Search(

@@ -1,6 +1,6 @@
-"""Copies of a query's state on other nodes: which nodes hold them, what that survives, and which copy counts.
+"""Copies of a query's state on other nodes: their holders, the losses that they survive, and the copy to go on from.
 
-A copy is of one batch: its state, and the place up to which that batch read each of its inputs.
+A copy is of one batch: its state, and the last entry of each input that the batch read.
 """
 
 from __future__ import annotations
@@ -71,16 +71,16 @@ def choose_holders(
 ) -> Mapping[str, tuple[str, ...]]:
     """Nodes that are to hold each query's state, by rendezvous hashing (Thaler and Ravishankar, 1998) within zones.
 
-    Zones come in turn, as on a ring (`copies.next_home`). Of the nodes of the same zones, one that has a copy already
-    keeps it, and then those with the highest hash of query and node come first: so what a node held goes to many.
-    Copies that are there have their room before others do. Where no node has room there are fewer copies.
+    Zones take turns, as on a ring (`copies.next_home`). Within a zone a node that has a copy keeps it; then the highest
+    hash of query and node decides, so that the copies of a lost node spread over many. Present copies take precedence
+    for room. Where no node has room there are fewer copies.
 
     Parameters
     ----------
     queries : Mapping
-        By name; of those whose node is lost, only what is held.
+        By name. Queries of lost nodes count only with the copies that are held.
     copies : int
-        r of the thesis: besides the query's own node; from 0.
+        Copies besides the state on the query's own node, from 0: r of the thesis.
     """
     free = {name: node.room_bytes for name, node in nodes.items()}
     staying: dict[str, list[str]] = {}
@@ -121,20 +121,19 @@ def _chosen(
 def copied_places(
     query: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> CopiedPlaces:
-    """The losses that the counted copies survive, and the entries that neither they nor the query itself need any more.
+    """The losses that the counted copies survive, and the entries that neither they nor the query still need.
 
-    Whichever of their machines are lost together with the query's own, one copy is left if any machine is. So an input
-    is freed up to the oldest of them, where all of them have read it: one that lacks it is from before it came, or has
-    left it out since. Without a copy nothing is freed.
+    Any of the copies may be the last one left. So an input is freed up to the oldest copy's offset, if all copies have
+    one: a copy without it is older than the input, or has dropped it since. Without copies nothing is freed.
 
     Parameters
     ----------
     query : BatchCopy
-        The state on the query's own node. It may be older than a copy: that of a holder who was away when it took over.
+        The state on the query's own node. It may be older than a copy whose holder was away when the query took over.
     living : Collection of str
         The nodes that answer.
     kept_from : int
-        The oldest batch that was left when something was freed last; 0 before that.
+        The oldest batch that was kept when entries were last freed; 0 before that.
     """
     by_holder = counting_copies(copies, set(living) - {query.holder}, kept_from=kept_from)
     counting = by_holder.values()

@@ -14,8 +14,8 @@ BOTH_ON, NONE_ON = "both_on", "none_on"
 class AlternateChoice:
     """The alternate that is on, and why.
 
-    ``trouble`` is ``BOTH_ON`` where guards of several alternates are true that exclude each other, ``NONE_ON`` where no
-    alternate may be on, else empty; with one, ``alternate`` is the one that is kept. ``allowed`` has the alternates
+    ``trouble``: ``BOTH_ON`` if the guards of several alternates are true that should exclude each other, ``NONE_ON`` if
+    no alternate may be on, else empty; with trouble the current ``alternate`` is kept. ``allowed``: the alternates
     whose guards are true.
     """
 
@@ -31,13 +31,12 @@ def decide(
 ) -> AlternateChoice:
     """Choose the alternate that is on.
 
-    Of activation guards it is the one whose guard is true. Where several are, the current one is kept if it is among
-    them, else the first of them in the document's order. Where none is, it is the one without a guard; where every
-    alternate has one, the current one is kept, at first the first.
+    By activation guards: the alternate whose guard is true. If several guards are true, the current alternate if it is
+    among them, else the first of them in the document's order. If no guard is true, the alternate without a guard; if
+    every alternate has a guard, the current one, and before there is one, the first.
 
-    Of value-based guards it is the alternate of the highest value among those that are allowed: the current one among
-    equals, else the first. One whose value is not known comes after those whose value is. Where none is allowed, the
-    current one is kept, at first the first.
+    By value-based guards: the allowed alternate of the highest value; among equals the current one, else the first.
+    Unknown values rank last. If no alternate is allowed, the current one, and before there is one, the first.
 
     Parameters
     ----------

@@ -202,7 +202,8 @@ class ElementWatch:
                 "to its guards, or let latch(…, …) turn off further away than it turns on.")
 
     def _values_read(self, choice: AlternateChoice) -> Mapping[str, FigureValue]:
-        """The values that the guards of the allowed alternates read; those of all, where none of these has a guard."""
+        """The values that the guards of the allowed alternates read; if none of them has a guard, those of all
+        guards."""
         trees = self.compiled.guards
         if choice.alternate in trees and choice.allowed:
             trees = {name: tree for name, tree in trees.items() if name in choice.allowed}

@@ -74,7 +74,7 @@ def _kind(spark_type: str | None) -> str:
 
 
 def _value(value: Any, kind: str) -> Any:
-    """A value as a condition takes it; None where it is none of that kind, such as a decimal that is no number."""
+    """A value as a condition takes it; None for a value of another kind, such as a decimal NaN."""
     if kind == NUMBER:
         try:
             number = value if isinstance(value, int) and not isinstance(value, bool) else float(value)

@@ -1,15 +1,15 @@
 """Findings about an element's guards before anything runs: both on, none on, never on.
 
-Each guard is a formula over *terms*: a comparison of an expression with a constant is one about that expression, a
-comparison of two expressions one about their difference and 0. Constants of all guards cut a term's numbers into
-points and intervals within which no comparison changes; texts are those that are named, and any other; besides, each
-may be NULL. All combinations of these regions are gone through, as far as they are no more than `MOST_CASES`.
+Each guard is a formula over *terms*. Comparing an expression with a constant makes the expression a term; comparing two
+expressions makes their difference a term, compared with 0. The constants of all guards divide a numeric term into
+points and intervals within which no comparison changes. A text term is one of the named texts, or any other. Each term
+may also be NULL. All combinations of these regions are tried, up to `MOST_CASES`.
 
-So *never on* is exact in one direction: a guard that is said to be never on never is. *Both on* and *none on* are
-*certain* where terms have no figure in common and so take any combination of values; else they *may* be, because terms
-are taken to be independent that may not be (the mean and the highest of one figure). Where nothing is said, it cannot
-happen. Of temporal conditions it is known what they imply: one that holds for at least a time holds now; what was
-followed by B is so while B holds; a latch is on where its first condition alone is true.
+So *never on* is exact in one direction: a guard that is reported as never on never is. *Both on* and *none on* are
+*certain* if the terms share no figure, and so take any combination of values. Else they are only possible: terms count
+as independent, and may not be (the mean and the maximum of one figure). What is not reported cannot happen. Temporal
+conditions count by what they imply: one that holds for at least a time holds now; one that is followed by B is true
+while B holds; a latch is on where its first condition alone is true.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class GuardFinding:
     alternates : tuple of str
         The alternates that it concerns.
     when : str
-        A case in which it is so, as text; empty where it is always so.
+        A case in which it happens, as text; empty if it always does.
     is_certain : bool
-        True if it does happen where values are as in ``when``; else it may.
+        True if it happens in the case ``when``; else it may.
     """
 
     what: str
@@ -142,12 +142,12 @@ class _Search:
         if kind == BOTH_ON:
             return GuardFinding(
                 kind, alternates, f"{' and '.join(alternates)} of {name} {verb} on at once where {when}.",
-                "Let one guard exclude the other. Where both are on, the one that is on stays.", when, is_certain)
+                "Let one guard exclude the other. If both are true, the present alternate stays on.", when, is_certain)
         if kind == NONE_ON:
             return GuardFinding(
                 kind, alternates, f"No alternate of {name} {'is' if is_certain else 'may be'} on where {when}.",
-                "Leave the guard of one alternate empty: it is on where no other is. Where none is on, the one that "
-                "was stays.", when, is_certain)
+                "Leave the guard of one alternate empty: it is on if no other guard is true. If none is true, the "
+                "present alternate stays on.", when, is_certain)
         return GuardFinding(
             kind, (), f"{alternates[0]} of {name} is turned on and off at once where {when}; off wins.",
             "Let it turn off further away than it turns on: latch(rate > 100, rate < 80).", when, is_certain)

@@ -31,7 +31,7 @@ class GuardCatalog:
     calendars : mapping of str to frozenset of date
         Days by name, such as holidays.
     hint : str
-        The remedy where there is no such figure, besides naming one that there is.
+        A second remedy for an unknown figure, besides naming a known one.
     figure_noun : str
         The noun for its figures in errors.
     """

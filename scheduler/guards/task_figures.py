@@ -79,8 +79,7 @@ class KeptFigures:
         self._known_ms: dict[str, int] = {}
 
     def take(self, at_ms: int, figures: Mapping[str, FigureValue]) -> dict[str, FigureValue]:
-        """The values that become known at a moment, of all figures: those that have a value, and those that have lost
-        it."""
+        """The changes of all figures at a moment: new values, and NULL for figures that have lost theirs."""
         for figure, value in figures.items():
             if value is not None or figure not in self._known_ms:
                 self._known_ms[figure] = at_ms

@@ -56,7 +56,7 @@ def folded(values: Values, times: int, fold: Fold) -> Values:
 
 
 def coarser(points: Points, most_points: int, fold: Fold) -> Points:
-    """The same range in so many points, or one more: each is made of a whole number of those that there are."""
+    """The same range in ``most_points`` points, or one more; each is folded from a whole number of points."""
     times = -(-(len(points.values) - 1) // most_points)  # a range that begins between two points has one more
     if times <= 1:
         return points

@@ -1,4 +1,4 @@
-"""The port of a history: what is written to one and read from one, wherever it is kept."""
+"""The port of a history: writing and reading, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .series import Annotation, Grain, Series
 class History(Protocol):
     """A history of series and annotations.
 
-    Values come a second at a time, in order. A point of a coarser grain is made of the finer points within it, which is
-    the mean or the highest of them (``Metric.fold``); one that is not over yet is made of those that are there.
+    Values come a second at a time, in order. A point of a coarser grain is the mean or the maximum of the finer
+    points within it (``Metric.fold``); a point whose time is not over is made of the present ones.
     """
 
     def append(self, at_s: int, values: Mapping[Series, float]) -> None:

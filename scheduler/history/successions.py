@@ -9,10 +9,10 @@ from scheduler.model.plan import Plan
 
 
 def successions(plan: Plan) -> Mapping[str, tuple[str, ...]]:
-    """The succession of each query that a plan starts: the queries that end by it and whose place it takes.
+    """The predecessors of each query that a plan starts: ending queries whose place it takes.
 
-    The first of them is the one that read its input: of a fused query that was the most upstream one. A query that
-    begins anew with another version takes the place of the one that worked at the task of its first task's name.
+    The first of them is the one that read its input; for a fused query the most upstream one. A query that begins anew
+    with another version takes the place of the query with a task of its first task's name.
     """
     before, after = _queries(plan.fragments_before), _queries(plan.fragments_after)
     ended = {name for name in before if name not in after or after[name][1].leaving}

@@ -1,1 +1,1 @@
-"""Latency that is promised: constraints, who watches them, and what is done where they are violated (paper [5])."""
+"""Latency limits: constraints, their managers, and the remedies where they are violated (paper [5])."""

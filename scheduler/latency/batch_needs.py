@@ -22,8 +22,8 @@ class BatchNeeds:
     """The intervals that a query's batches would have, in ms: for each user alone, and if none of its users had a
     limit.
 
-    ``alone_ms`` is empty where all need it as often, or where there are too many users to tell them apart;
-    ``unlimited_ms`` is None there.
+    ``alone_ms`` is empty, and ``unlimited_ms`` None, if all users need batches equally often, or if there are too many
+    users to tell them apart.
     """
 
     alone_ms: Mapping[str, int] = field(default_factory=dict)

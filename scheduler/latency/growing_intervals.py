@@ -1,7 +1,7 @@
 """Longer intervals under limits that hold with room: equation 3 of paper [5], and more of it. Ours.
 
-In the paper a buffer in which nothing waits becomes larger. Here that is a query that begins a batch as soon as it is
-written to; where a limit holds with much room, all others as well, for batches cost CPU whatever they carry.
+In the paper a buffer without waiting items becomes larger. Here the interval of a query that begins a batch with each
+write becomes longer. If a limit holds with much room, so do all other intervals, because each batch costs CPU.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from ortools.linear_solver import pywraplp
 
 from .triggers import BatchPlan, Effective, Intervals, Unmet, latency_s, wait_s
 
-ROUNDS = 60
+ITERATIONS = 60
 NOTHING = 1e-9  # a coefficient that is less breaks the solver off: it scales by it
 TOLERANCE = 1e-4  # of the CPU, between what is known to be needed and what the intervals take
 MOST_BRANCHES = 40  # programs that are solved for who follows whom; the best one so far counts then
@@ -32,9 +32,9 @@ Relations = Mapping[str, Relation]  # by reader of one stream: what it is to its
 
 
 def choose_intervals(plan: BatchPlan) -> Intervals:
-    """The intervals that meet all limits at the least CPU; where one cannot be met, as near to it as can be.
+    """The intervals that meet all limits at the least CPU, or come nearest to a limit that cannot be met.
 
-    Where the solver finds nothing, as of figures that are many powers of ten apart, it is the shortest intervals.
+    If the solver fails, as with figures that are many powers of ten apart, they are the shortest intervals.
     """
     too_slow = frozenset(query for query, cost in plan.costs.items() if not cost.least_s <= plan.longest_s(query))
     if not plan.capacity and (not plan.limits or _is_alone(plan)):
@@ -193,7 +193,8 @@ class _Program:
             self._solver.Add(total <= limit.limit_s + late)
 
     def _wait(self, writer: str, reader: str) -> pywraplp.Variable:
-        """The wait of a block for a reader's interval: of one that is not decided, at least what that is longer."""
+        """The wait of a block for a reader's interval; for an undecided interval a lower bound: how much longer it
+        is."""
         relation = self._relations.get(reader)
         if relation == "apart":
             return self._interval[reader]
@@ -225,7 +226,7 @@ class _Program:
             constraint.SetCoefficient(variable, factor)
 
     def solve(self) -> bool:
-        """True if there is a solution. What it says is read before anything is added: the solver forgets it then."""
+        """True if there is a solution. Read it before adding constraints: the solver drops it then."""
         at_s = 1.0
         starts = []
         while at_s > self._plan.smallest_s:
@@ -234,7 +235,7 @@ class _Program:
         for query in self._interval:
             for start_s in (self._plan.smallest_s, *starts, self._plan.largest_s):
                 self._tangent(query, start_s)
-        for _ in range(ROUNDS):
+        for _ in range(ITERATIONS):
             if self._solver.Solve() != pywraplp.Solver.OPTIMAL:
                 break
             if not self._sharpen(self._read()):
@@ -268,7 +269,7 @@ def _over_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> list[float]:
 
 
 def _is_alone(plan: BatchPlan) -> bool:
-    """True if the plan has a single query: what it may read has no interval that counts."""
+    """True if the plan has a single query, so that no writer's interval counts."""
     return len(plan.costs) == 1
 
 

@@ -1,5 +1,5 @@
-"""The beginning and the end of a limit, as points that history has ages for: what is measured of it is the time
-between."""
+"""The beginning and the end of a limit, as points at which history has the ages of events. Their difference is the
+measured latency."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def behind(estate: Estate, source: str) -> LatencyPoint:
 
 
 def points_of(estate: Estate, dataflow: str, limit: LatencyLimit) -> tuple[tuple[str, ...], tuple[LatencyPoint, ...]]:
-    """The queries of a limit along a part, and its points: where it begins, and where it leaves each of them.
+    """The queries of a limit along a part, and its points: its beginning, and its end in each query.
 
     Empty if a task on it is inactive.
     """

@@ -118,8 +118,8 @@ def graph_expand(graph: RuntimeGraph, constraint: LatencyConstraint, anchor: str
 
 
 def reporters(graph: RuntimeGraph, managers: Iterable[Manager]) -> Mapping[str, Mapping[str, frozenset[Element]]]:
-    """The elements that each node's reporter measures for each manager: by node, by manager's node, the elements that
-    it measures there.
+    """The elements that each node's reporter measures for each manager: by node, then by
+    manager's node.
 
     A task is measured where it runs. A channel is measured where it is read: there blocks wait for a batch.
     """

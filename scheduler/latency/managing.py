@@ -228,8 +228,11 @@ class QosManager:
         return decisions
 
     def _room(self, share: _Seen, lifetimes_s: Mapping[Element, float], now_s: float) -> dict[str, float]:
-        """The longest intervals of a share: all of them where it has had room for a whole span; else those for which
-        nothing waits, up to that of what they read."""
+        """The longest intervals of a share; empty until its limit has held for a whole span.
+
+        If it has held with much room for a span, they are of all queries; else only of queries without waiting events,
+        up to the interval of their writer.
+        """
         watch, over_s = share.watch, share.watch.share.constraint.over_s
         if now_s - watch.held_s < over_s:
             return {}

@@ -131,8 +131,8 @@ def modes_alone(queries: Queries, way: Way, limits: Limits, *, able: Collection[
 def planned_interval_s(queries: Queries, chosen: BatchModes, limits: Limits, *, batch_s: float) -> float:
     """The interval of batches that a plan is priced with.
 
-    Each of those that do counts as micro-batches that take as much, each other as `interval_alone` has it; and together
-    as batches of one interval that take what all of them do.
+    A query with open batches counts as micro-batches of equal cost, any other by `interval_alone`. The result is the
+    common interval at which all of them cost the same together.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ from .wide_ways import MOST_TOGETHER, effort_of, in_shares, is_wide, one_interva
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 SAME = (1 - AIM) / 2  # of a limit, or of the CPU of a batch: what changes by less is not solved again while limits hold
-ROUNDS = 30
+ITERATIONS = 30
 HOPELESS = 0.01  # what a limit that no intervals meet counts beside one that could be met
 MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
 
@@ -44,15 +44,15 @@ MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a ch
 def pace(
     queries: Queries, wants: Sequence[LimitOnWay], *, standing: StandingAnswers[Pacing] | None = None
 ) -> Pacing:
-    """Choose the intervals of all queries, so that what is wanted is met at the least CPU.
+    """Choose the intervals of all queries that meet the limits at the least CPU.
 
     Parameters
     ----------
     queries : Queries
         The queries that work; `BatchCost` of each.
     standing : StandingAnswers, optional
-        The choices of earlier rounds. Where that stands, queries that limits join keep it; how late events are with it
-        is told by the present figures all the same.
+        The choices of earlier rounds. Queries that limits join keep a choice that stands; the latency with it follows
+        from present figures all the same.
 
     Returns
     -------
@@ -277,13 +277,13 @@ def _in_shares(
 
 
 def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[str] = ()) -> Intervals:
-    """The intervals of a plan's queries with which no path of any way is slower than its limit, where there are such.
+    """The intervals of a plan's queries that keep every path of every way within its limit, if any do.
 
-    Each limit begins with no path; its slowest one is added where that breaks it.
+    Each limit begins without paths; its slowest path is added whenever that breaks the limit.
     """
     paths: dict[tuple[str, tuple[str, ...]], PathLimit] = {}
     chosen = choose_intervals(plan)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         added, effective = False, Effective(plan, chosen.interval_s)
         for want in wants:
             path, latency = _slowest(plan, want, effective)

@@ -42,7 +42,7 @@ def queries_of(
     estate: Estate, *, task_types: TaskTypes, costs: Costs, rates: MeasuredRates, intervals: IntervalBounds,
     batches_seen: Mapping[str, BatchesSeen], trigger_ms: Mapping[str, int], times_its_cpu: float = TIMES_ITS_CPU,
 ) -> Queries:
-    """The queries of an estate by fragment: what their batches cost, who reads whom, and where they are.
+    """The queries of an estate by fragment: costs of their batches, readers and slots.
 
     Parameters
     ----------

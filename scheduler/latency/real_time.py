@@ -55,20 +55,19 @@ def choose_modes(
     Parameters
     ----------
     refusals : mapping of str to str
-        The reason why a query cannot leave its batches open, empty where it can; one that is not named is not known
-        yet.
+        The reason why a query cannot leave its batches open; empty if it can, missing while unknown.
     before : collection of str
-        The queries that do so now: they go on while that costs no more.
+        The queries whose batches are open now: they stay open if that costs no more.
     micro : Pacing, optional
-        The intervals of micro-batches alone, where they are known.
+        The intervals of micro-batches alone, if they are known.
     standing : StandingAnswers, optional
         As of `pace`.
 
     Returns
     -------
     BatchModes
-        Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
-        their readers follow them. None of a way that is too wide to be solved (`wide_ways`).
+        Open are queries that a limit needs open because no intervals meet it, and queries that save CPU by it; both
+        only if that holds with their readers following them. None of a way that is too wide to be solved (`wide_ways`).
     """
     paced = micro or pace(queries, wants, standing=standing)
     wide = _on_wide_ways(queries, wants)
@@ -96,10 +95,10 @@ def choose_modes(
 
 @dataclass(frozen=True, slots=True)
 class _Savings:
-    """Savings of open batches against batches of given intervals, by query; ``before`` do so now.
+    """Savings of open batches against batches of given intervals, by query; ``before``: queries with open batches now.
 
-    Where it is not said how far apart groups are, they are as far as micro-batches: what allows these allows those, in
-    a query alone.
+    Groups without a stated interval count as far apart as micro-batches: a limit that allows these allows those, in a
+    single query.
     """
 
     costs: Mapping[str, BatchCost]

@@ -48,23 +48,23 @@ def remedies(
     Parameters
     ----------
     queries : Queries
-        All that is on the slots of the way, with the intervals in force; others than those of the way keep theirs, or
-        have shorter ones where they are upstream of it.
+        All queries on the slots of the way, with the intervals in force. Queries beside the way keep theirs; those
+        upstream of it may get shorter ones.
     chains : sequence of sequence of str
         Neighbours on the way, upstream first, that may become one query; no query in two of them.
     query : BatchCost
-        The cost of a batch for being one at all: so much less it is for each query less.
+        The fixed cost of a batch: the saving for each query less.
     slot_cores : float
         The cores of an empty slot for queries.
     able : collection of str, optional
-        Queries whose batches may stay open: they do so where they would (`real_time.choose_modes`). One that is fused
-        may where all may that it is made of.
+        Queries whose batches may stay open, and do so as `real_time.choose_modes` decides. A fused query may if all its
+        parts may.
 
     Returns
     -------
     tuple of Remedy
-        To ask for less comes first; then what meets the limit as it is, the fewest slots and the least CPU first.
-        Fusing and more slots together are offered only where neither does alone.
+        A weaker limit comes first; then remedies that meet the limit as it is, the fewest slots and the least CPU
+        first. Fusing together with more slots is offered only if neither is enough alone.
     """
     narrowed, able = _own_queries(queries, want), frozenset(able)
     fused = tuple(tuple(chain) for chain in chains if len(chain) > 1)

@@ -18,10 +18,9 @@ EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 class ChainingFacts(FiniteFigures):
     """The facts that decide whether vertices may become one query.
 
-    ``slots`` and ``cores`` are by vertex: where it runs, and the CPU that it takes there. ``apart`` are the vertices
-    whose task says ``chain: never``; ``chains`` those that share a query already, by vertex. ``once`` is what of its
-    CPU a vertex takes for being a query at all, and a chain takes but once; nothing where it is not known, as in the
-    paper.
+    By vertex: ``slots``, where it runs; ``cores``, the CPU that it takes there; ``chains``, the vertices that share its
+    query; ``once``, the part of its CPU that is the overhead of a query, which a chain takes only once (0 where
+    unknown, as in the paper). ``apart``: the vertices whose task says ``chain: never``.
     """
 
     slots: Mapping[str, str]

@@ -1,7 +1,7 @@
 """Diving: whole patterns from the parts of a linear program, a few fixed at a time, the rest priced anew.
 
-What the optimum takes whole is fixed; where it takes nothing whole, the part that is nearest to it. What is left is a
-smaller program, whose patterns are made for it. Beside each of them the slots are filled one by one, and the best of
+Patterns that the optimum uses whole are fixed; if there are none, the part nearest to a whole one. The rest is a
+smaller program with patterns of its own. At each step the remaining slots are also filled one by one, and the best of
 all these packings counts.
 """
 
@@ -16,7 +16,7 @@ from .filling import filled_slots
 from .packing_patterns import ROUNDING, WORTH, PackingPatterns, greedy_patterns, worth
 from .shapes import Pattern, Shapes
 
-ROUNDS = 8  # of pricing after each fixing
+ITERATIONS = 8  # of pricing after each fixing
 PLACED = 5e-6  # what filling in a bundle is charged, in the solver's seconds
 WHOLE = 0.75  # parts from here on count as whole
 
@@ -49,7 +49,7 @@ def _price(columns: PackingPatterns, remaining: Sequence[int], effort: Effort) -
     """Add patterns for what remains, as long as greedy ones are worth more than a slot."""
     program = columns.program
     pattern_set = set(program.patterns)
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         duals, _ = program.solve(effort)
         values = [max(0, floor(dual * WORTH)) for dual in duals]
         priced = {

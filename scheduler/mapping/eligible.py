@@ -13,7 +13,7 @@ Eligible = Mapping[str, tuple[Slot, ...]]  # the slots that each node offers, in
 def eligible_slots(supply: Supply, count: int) -> Eligible:
     """The slots to choose ``count`` slots from: free ones without queries of others, at most ``count`` of a node.
 
-    Where there are too few, there is no choice: it is all free slots, then the first of machines to buy.
+    If there are too few, it is all free slots, then the first slots of machines to buy.
     """
     free = [slot for node in supply.free for slot in node.slots if slot not in supply.taken]
     by_node: dict[str, list[Slot]] = {}
@@ -41,9 +41,9 @@ def on_few_nodes(eligible: Eligible, count: int) -> tuple[Slot, ...]:
 
 
 def useful_nodes(eligible: Eligible, count: int) -> frozenset[str]:
-    """Nodes among which a mapping to so many slots is as good as any: the largest, as many as can be of use.
+    """The nodes that are enough for a best mapping to so many slots: the largest, as many as can be of use.
 
-    What is on one node may as well be on a larger one, and what is on two that one of them could take is no further
+    Bundles on one node may as well be on a larger one, and bundles on two nodes that fit on one of them are no further
     apart there. So some best mapping is on the largest m nodes, and of any two of these takes more slots than the
     larger has: for sizes c1 ≥ c2 ≥ … that is c1 + 1 on the first two, c3 + 1 on the next two, and so on.
     """

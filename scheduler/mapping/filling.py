@@ -27,12 +27,12 @@ def filled_slots(shapes: Shapes, counts: Sequence[int]) -> Iterator[dict[Pattern
 
 
 def _by_dot_product(sizes: np.ndarray, free_room: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The bundle that is largest where much is left, of what is scarce."""
+    """Prefers the bundle whose use has the largest dot product with the free room, weighted by scarcity."""
     return -(weights * free_room) @ sizes
 
 
 def _by_distance(sizes: np.ndarray, free_room: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The bundle that leaves least, squared: weighted by what is scarce."""
+    """Prefers the bundle that leaves the least room: squared, weighted by scarcity."""
     return weights @ (free_room[:, None] - sizes) ** 2
 
 

@@ -1,6 +1,6 @@
-"""The mappings that there are: each one's name, what it does, and how it is called.
+"""The registry of mappings: name, description and function of each.
 
-A mapping is added here: a module with its function, and an entry in ``MAPPINGS``.
+A new one is a module with its function and an entry in ``MAPPINGS``.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Packing bundles into the fewest slots (vector packing): best fit, then patterns, then groups of slots anew.
 
-Each step ends the search where it reaches a number of slots that none goes below. Bundles of a shape are alike:
+The search ends as soon as a step reaches a lower bound on the number of slots. Bundles of one shape are alike:
 
 1. best fit, in SAM's order and by falling size, with bounds by sums and dual feasible functions (`packing_bounds`);
 2. patterns of shapes (`patterns`): their linear program gives the bound, whole patterns near its optimum a packing;
 3. the slots with most room, a few at a time, into one less (`repacking`);
-4. where the question is small, CP-SAT for one slot less, until it proves that there is none.
+4. for small problems CP-SAT, each time for one slot less, until it proves that there is no packing.
 """
 
 from __future__ import annotations

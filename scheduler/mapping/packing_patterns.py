@@ -1,13 +1,13 @@
 """Packing by patterns (Gilmore and Gomory's model): a linear program over what can share a slot, by column generation.
 
-A pattern says how many bundles of each shape share a slot. The fewest slots are the fewest patterns that hold all; the
-linear program of that counts parts of patterns, and its optimum, rounded up, is nearly always reached by whole ones. It
-begins with the patterns of a packing. Its dual values price patterns: one whose shapes are worth more than a slot is
-added, until there is none.
+A pattern says how many bundles of each shape share a slot. The fewest slots are the fewest patterns that hold all
+bundles. The linear program allows parts of patterns, and whole patterns nearly always reach its optimum, rounded up. It
+begins with the patterns of a packing. Its dual values price patterns: as long as a pattern is worth more than a slot,
+it is added.
 
-**What is proved.** Any values from 0, divided by the most that a pattern is worth, add up to a bound over all bundles
-(Farley). The values here are whole numbers near the dual ones, and the most is CP-SAT's bound of it, so the program's
-own rounding has no part in what is proved.
+**What is proved.** Any values from 0, divided by the greatest worth of a pattern, add up to a bound over all bundles
+(Farley). Here the values are whole numbers near the dual ones, and CP-SAT bounds that greatest worth. So the rounding
+of the linear program does not touch the proof.
 
 References
 ----------
@@ -29,7 +29,7 @@ from .shapes import CAPACITY, Pattern, Shapes
 
 WORTH = 10_000_000  # dual values are counted in parts of a slot's
 ROUNDING = 1e-6  # of the linear program
-MOST_ROUNDS = 400  # of column generation
+MOST_ITERATIONS = 400  # of column generation
 MIXES = ((1.0, 1.0), (1.0, 0.0), (0.0, 1.0), (3.0, 1.0), (1.0, 3.0))  # of CPU and memory, by which greedy pricing goes
 ONCE = 0.25  # of what is left, for one question for whole patterns
 
@@ -53,7 +53,7 @@ def generate(shapes: Shapes, patterns: Sequence[Pattern], least: int, *, effort:
     """
     program = PatternProgram(shapes.counts, patterns)
     pattern_set = set(patterns)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_ITERATIONS):
         duals, optimum = program.solve(effort)
         if ceil(optimum - ROUNDING) <= least or effort.left <= 0:
             break
@@ -126,7 +126,7 @@ def worth(pattern: Pattern, values: Sequence[int]) -> int:
 
 
 def _dearest(shapes: Shapes, values: Sequence[int], effort: Effort) -> tuple[Pattern | None, int]:
-    """The pattern that is worth most, as far as it is found, and what none is worth more than."""
+    """The best pattern that was found, and an upper bound on the worth of any."""
     model = cp_model.CpModel()
     valued = [shape for shape, value in enumerate(values) if value]
     numbers = {shape: model.new_int_var(0, shapes.most(shape), f"shape {shape}") for shape in valued}

@@ -19,10 +19,10 @@ ONCE = 0.02  # of the solver's seconds for one group
 def pack(
     kinds: Sequence[Bundle], slots: int, *, effort: Effort, at_most: float = float("inf")
 ) -> tuple[Bins | None, bool]:
-    """A packing into so many slots, or None; and whether it is proved that there is none.
+    """A packing into so many slots, or None; and True if it is proved that there is none.
 
-    With shares rounded down all that fits still does: where there is no packing then, there is none. Where one is found
-    that does not fit by the shares as they are, nothing is known.
+    Shares are rounded down, so that whatever fits still fits: if no packing is found, there is none. A packing that
+    fits by rounded shares alone proves nothing.
 
     Parameters
     ----------

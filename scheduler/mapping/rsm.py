@@ -83,8 +83,8 @@ def nodes_hold(placement: Placement, allocation: Allocation) -> bool:
 class _NodeSlots:
     """The slots of a node, by number, with what each has free.
 
-    Lists where there are few, as there are on most nodes: looking at each in turn is quicker than asking NumPy to. The
-    figures are the same, for it adds up fewer than eight in their order, too.
+    Lists for few slots, as most nodes have them: a loop is quicker than NumPy there. The figures are the same, because
+    NumPy also adds fewer than eight numbers in their order.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,8 @@ def fit(bundles: Sequence[Bundle]) -> bool:
 class Shapes:
     """Shapes with their counts.
 
-    ``cpu`` and ``memory`` are in units, rounded down: whatever fits a slot as it is has patterns within `CAPACITY`.
+    ``cpu`` and ``memory`` are in units, rounded down: bundles that fit a slot together have a pattern within
+    `CAPACITY`.
     """
 
     cpu: tuple[int, ...]
@@ -81,10 +82,10 @@ class Shapes:
         return patterns
 
     def bins_of(self, patterns: dict[Pattern, int], kinds: Sequence[Bundle]) -> Bins | None:
-        """Bins of these patterns that hold bundles of these kinds, all of them; None where they do not fit as they are.
+        """Bins of these patterns that hold all bundles of these kinds; None if they do not fit by their unrounded use.
 
-        Patterns may have room for more than there is. Bundles come in the order of their kinds, so that those of a
-        task are near each other.
+        Patterns may have room for more bundles. Bundles come in the order of their kinds, so that those of a task are
+        near each other.
         """
         waiting: dict[tuple[int, int], list[list]] = {}
         for kind in kinds:

@@ -38,7 +38,7 @@ def _changes(
 
 
 def _worth(alternate: TaskAlternate, among: Mapping[str, TaskAlternate]) -> str:
-    """γ; the value as it stands where one of them is no number."""
+    """γ; the value as it stands if any of them is not a number."""
     values = [way.value for way in among.values()]
     if not all(isinstance(value, int | float) for value in values):
         return str(alternate.value)

@@ -115,7 +115,7 @@ def _named(way: DraftTask, step: DraftTask) -> str:
 
 
 def _with_state(way: DraftTask, problems: Problems, task_id: str) -> list[DraftTask]:
-    """The tasks with state of an alternate, upstream first; reports those that are not one behind the other."""
+    """The tasks with state of an alternate, upstream first; a problem is reported where two are not in one line."""
     if way.path is None:
         return [way] if way.type is not None and way.type.stateful else []
     steps = {step.id: step for step in way.steps}

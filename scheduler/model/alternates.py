@@ -175,14 +175,14 @@ def done_at_first(task: Task, task_types: Mapping[str, TaskType]) -> tuple[tuple
 def types_at_work(
     task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
 ) -> tuple[tuple[TaskType, float], ...]:
-    """The types by which a task's cost goes, each with how many events it gets for each that the task gets.
+    """The types that a task's cost depends on, each with the number of its events for each event of the task.
 
-    Its own; or that of the alternate that is on, or those along its path.
+    They are the task's own type, the type of the alternate that is on, or the types along its path.
 
     Parameters
     ----------
     on : str, optional
-        The name of that alternate; the one that is on at first where it is not given.
+        The name of the alternate that is on; by default the one that is on at first.
     """
     named = _named(task_type, config, on)
     if named is None or any(step.type not in task_types for step in named.tasks):

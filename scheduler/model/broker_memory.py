@@ -25,7 +25,7 @@ class BrokerMemory:
 
     @property
     def loses(self) -> bool:
-        """True if it drops what it holds when it is full."""
+        """True if it drops keys when it is full."""
         return bool(self.most) and self.policy != "noeviction"
 
     def is_crowded(self, *, was: bool = False) -> bool:

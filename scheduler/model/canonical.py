@@ -146,7 +146,7 @@ def _bounds_in_form(bounds: Any) -> Any:
 
 
 def _as_integer(value: Any) -> Any:
-    """10.0 and 1e1 as 10; what is no whole number stays as it is."""
+    """10.0 and 1e1 as 10; other numbers stay as they are."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -28,14 +28,14 @@ class TaskColumns:
 
 
 def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | None = None) -> dict[str, TaskColumns]:
-    """The columns of each task's input and output, upstream first; reports what a task reads that is not there.
+    """The columns of each task's input and output, upstream first; columns that a task reads and lacks are reported.
 
     Parameters
     ----------
     draft : Draft
         Tasks and streams as far as they could be read; none of those in a cycle have columns.
     problems : Problems, optional
-        The list that takes problems; without it a task that is wrong has unknown columns, and nothing is said.
+        The list that takes problems; without it a faulty task has unknown columns, and nothing is reported.
     """
     return _ColumnReader(columns_of).read(draft, problems)
 

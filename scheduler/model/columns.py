@@ -70,10 +70,10 @@ class ColumnsInConflict(ColumnError):
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a stream in their order: types by name, None where a type is not known.
+    """The columns of a stream in order: types by name, None for an unknown type.
 
-    ``complete`` is False where there may be further ones. ``observations`` are the names that the column ``obs``
-    may hold, None where these are not known.
+    ``complete``: False if there may be further columns. ``observations``: the names that the column ``obs`` may hold,
+    None if unknown.
 
     Raises
     ------
@@ -159,9 +159,9 @@ class Columns:
         numbers."""
         return self.require_type(name, NUMBERS, "numbers", parameter=parameter, remedy=remedy)
 
-    def require_text(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
+    def require_text(self, name: str, *, parameter: str = "") -> str | None:
         """The column of a text, as by `require_number`."""
-        return self.require_type(name, frozenset({"string"}), "text", parameter=parameter, remedy=remedy)
+        return self.require_type(name, frozenset({"string"}), "text", parameter=parameter)
 
     def require_type(
         self, name: str, kinds: frozenset[str], word: str, *, parameter: str = "", remedy: str = ""
@@ -217,7 +217,7 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
             remedy="Keep in a record only what the next tasks need.", parameter=parameter, value=value)
 
 
-def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
+def require_told_apart(names: Iterable[str]) -> None:
     """Raise ``AmbiguousColumns`` where Spark would not tell columns apart by their names.
 
     Parameters
@@ -231,12 +231,12 @@ def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
             raise AmbiguousColumns(
                 f"The name of the column “{name}” is read as something else: it is empty, *, has a point or a "
                 f"backtick in it, or begins with {_ADDED}.",
-                remedy="Give it another name where it comes from.", parameter=parameter, value=name, column=name)
+                remedy="Give it another name where it comes from.", parameter="", value=name, column=name)
         earlier_name = by_fold.setdefault(name.lower(), name)
         if earlier_name != name:
             raise AmbiguousColumns(
                 f"The columns {earlier_name} and {name} differ by case only, which Spark does not see.",
-                remedy="Give one of them another name, or leave it out.", parameter=parameter, value=name, column=name)
+                remedy="Give one of them another name, or leave it out.", parameter="", value=name, column=name)
 
 
 # (type, the columns of its input, its config with defaults filled in); raises ColumnError.

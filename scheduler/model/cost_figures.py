@@ -86,7 +86,7 @@ def money_signed(value: float, error: float = 0.0) -> str:
 
 
 def money_change(value: float, error: float = 0.0) -> str:
-    """The same with its error behind it, where there is one.
+    """The same with its error behind it, if it has any.
 
     Examples
     --------
@@ -101,10 +101,10 @@ class CostMeter(FiniteFigures):
     """The metered cost of a running task, with its part of its query and of the slot's driver; a dynamic one has one
     for each of its alternates.
 
-    ``seconds`` is for how long it was metered, ``cores`` and ``per_hour`` (money) are smoothed means, and ``variance``
-    is that of the cores from reading to reading. ``in_per_s`` and ``out_per_s`` are the events that it took and gave,
-    smoothed alike; None where they were not read. ``billed_…`` is of the whole hours since ``billed_since_ms`` that
-    were charged; ``billed_s`` is how long it was needed in them, 0 where there are none.
+    ``seconds``: for how long it was metered; ``cores``, ``per_hour`` (money): smoothed means; ``variance``: of the
+    cores from reading to reading; ``in_per_s``, ``out_per_s``: events in and out, smoothed alike, None where they were
+    not read. ``billed_…``: of the charged whole hours since ``billed_since_ms``; ``billed_s``: for how long the task
+    was needed in them, 0 without any.
     """
 
     seconds: float = 0.0

@@ -48,10 +48,10 @@ class Stream:
 class Dataflow:
     """A validated submission. Tasks and streams keep the order of the document.
 
-    ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity,
-    because the same source at another rate is another stream. ``latency`` is None where the document says nothing of
-    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity;
-    nor are ``goals``, None where the document states none.
+    ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity, because the same
+    source at another rate is another stream. ``latency`` is None if the document states none: then the team's default
+    holds; empty if no limit is wanted. Neither it nor ``goals`` (None if the document states none) is part of a task's
+    identity.
     """
 
     name: str

@@ -46,20 +46,20 @@ def read_document(
     Parameters
     ----------
     text : str or bytes
-        JSON, YAML or a Storm Flux topology in YAML; UTF-8 where it is bytes.
+        JSON, YAML or a Storm Flux topology in YAML; bytes are UTF-8.
     format : "json" or "yaml", optional
         If None, a document that begins as a JSON object is read as JSON, any other as YAML.
     check_config : callable, optional
         A task type's own check of a config that is well typed (a range upside down, a file that is not there): the
         error that it finds, or None.
     columns_of : callable, optional
-        The columns that a task of a type gives, from those that it reads; it raises an error where a column is missing
-        or of a type that the task cannot read.
+        Gives the columns of a task's output from those of its inputs; raises an error for a missing column, or for a
+        type that the task cannot read.
 
     Returns
     -------
     Dataflow
-        Valid, acyclic and de-duplicated. Configs are as the document has them, without defaults.
+        Valid, acyclic and de-duplicated. Configs are those of the document, without defaults.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """The tasks, streams and rates of a document, as far as they can be read, before the graph that they form is checked.
 
-The structure is checked by the schema (`structure`). What it refuses is passed over here, so that one reading tells
-what is wrong with everything else.
+The schema (`structure`) checks the structure. Parts that it refuses are skipped here, so that one reading reports the
+problems of all others.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class DraftReader:
                 "Split the dataflow, or let tasks share what several of them compute.")
 
     def _task_id(self, node: DocumentNode | None) -> str | None:
-        """A task's id; None where it is missing, invalid, or another task's."""
+        """A task's id; None if it is missing, invalid, or used twice."""
         if (task_id := _text(node)) is None:
             return None
         if not _is_id(node):

@@ -53,8 +53,8 @@ class DraftTask:
 
 @dataclass(slots=True)
 class DraftStream:
-    """A stream as it stands in the document; an end is None where it is missing or no text. One with a ``split``
-    carries a part of its events, one with ``ports`` those of an input or an output by name (`stream_ports`)."""
+    """A stream as it stands in the document; an end is None if it is missing or no text. With ``split`` it
+    carries a part of the events, with ``ports`` those of a named input or output (`stream_ports`)."""
 
     source: DocumentNode | None
     target: DocumentNode | None

@@ -18,7 +18,7 @@ from .placement import ThreadShortage
 from .plan import Plan, Price, Step
 from .promise import Promise
 from .renumbering import placed_late, renumbered, with_slots
-from .settings_of_fragments import FragmentSettings
+from .settings_of_fragments import SETTINGS, FragmentSettings
 from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
@@ -29,7 +29,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "settings_before", "settings_after", "why"),
-    FragmentSettings: ("trigger_ms", "real_time", "alternates", "policies", "restores"),
+    FragmentSettings: SETTINGS,
     Price: (
         "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
         "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),
@@ -114,7 +114,7 @@ def value_of(kind: Any, data: Any) -> Any:
 
 @cache
 def _reader(kind: Any) -> Callable[[Any], Any] | None:
-    """The function that reads values of a type; None where they are in JSON as they are."""
+    """The function that reads values of a type; None where JSON has the values as they are."""
     inner = get_args(kind)
     if is_dataclass(kind):
         readers = {name: reader for name, hint in get_type_hints(kind).items() if (reader := _reader(hint)) is not None}

@@ -156,7 +156,7 @@ class Estate:
 
 
 def fragments_upstream_first(estate: Estate) -> list[str]:
-    """All fragments of an estate, each after those that it reads; ties by id, so that the order is stable.
+    """All fragments of an estate, each after its writers; ties are in order of id.
 
     Raises
     ------

@@ -59,18 +59,18 @@ def node_of(slot: str) -> str:
 class RunningBundle:
     """The threads of a fragment on one slot: what one Spark query executes there.
 
-    ``weight`` is its part of the fragment's events. Where that is 0 it is leaving: it gets nothing any more, reads what
-    it has to its end, and a later plan drops it.
+    ``weight`` is its part of the fragment's events. A bundle of weight 0 is leaving: it gets no more events, reads its
+    waiting ones to the end, and a later plan drops it.
 
-    One that has moved goes on, under an id of its own, exactly where the last of those ended that it ``inherits`` from,
-    of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
+    A moved bundle has an id of its own, and goes on exactly where the last bundle that it ``inherits`` from ended, on
+    the node ``origin`` if that is another. Its parts and channels stay those of the first bundle of that line,
+    ``root``.
 
-    Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and
-    how many it has), or were until it was to leave; its weight is their part of the events, as it was planned. One that
-    begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from these and has no
-    ``root``. ``takes`` says which ranges of whose states those are; without it, all of its own of each. Who gives keys
-    away leaves, or works on with the others that it has: the states of those that it gave stay with it, and count no
-    more.
+    In a fragment that is divided by key, ``key_ranges`` are the bundle's ranges of the ring (the first key group and
+    the number of groups of each), or were until it was to leave; its weight is their planned part of the events. A
+    bundle that begins with keys of other bundles, at new parts and channels, ``inherits`` from these and has no
+    ``root``. ``takes`` names the ranges by bundle; without it they are all of its own ranges of each. A bundle that
+    gives keys away leaves, or works on with its other keys: the states of given keys stay with it, and no longer count.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
@@ -99,7 +99,7 @@ class RunningBundle:
 
     @property
     def taken(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
-        """Taken key ranges, by bundle that it continues: the ranges whose states it takes of what that one leaves."""
+        """By predecessor bundle: the key ranges whose states it takes from that bundle."""
         return {**dict.fromkeys(self.inherits, self.key_ranges), **dict(self.takes)} if self.takes_keys else {}
 
     @property

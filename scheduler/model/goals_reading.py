@@ -7,7 +7,7 @@ from .positions import DocumentNode, Problems
 
 
 def read_goals(node: DocumentNode | None, problems: Problems) -> DataflowGoals | None:
-    """The goals that a document states; None where it states none, and of what is wrong."""
+    """The goals that a document states; None where it states none or wrong ones, which are reported."""
     if node is None or not node.is_mapping:
         return None
     stated = {str(key): entry.value for key, entry in node.value.items() if entry.value is not None}

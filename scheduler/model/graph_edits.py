@@ -104,7 +104,7 @@ def stated_rate(document: Document, task: Mapping[str, Any]) -> Any:
 
 
 def configure_task(document: Document, task_id: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Set parameters of a task, and its rate as ``rate_per_s``; one of None is taken out, so that its default holds."""
+    """Set parameters of a task, and its rate as ``rate_per_s``; None removes a parameter, so that its default holds."""
     stays = {name: value for name, value in values.items() if name != RATE_KEY}
 
     def configured(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def add_task(
 
 
 def remove_task(document: Document, task_id: str) -> dict[str, Any]:
-    """Remove a task, its rate and its streams. Where one task wrote to it or one read it, what it read goes to what
-    read it. Latency limits that go on without it stay; others go."""
+    """Remove a task, its rate and its streams. If it had a single writer or a single reader, its
+    writers are joined to its readers. Latency limits that make sense without it stay; others go."""
     parents, children = (
         [stream for stream in document["streams"] if stream[end] == task_id] for end in ("to", "from"))
     remaining_streams = [stream for stream in document["streams"] if task_id not in (stream["from"], stream["to"])]

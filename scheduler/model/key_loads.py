@@ -76,7 +76,7 @@ class KeyLoads:
 
     @classmethod
     def of_writers(cls, counts: Iterable[KeyCounts]) -> KeyLoads | None:
-        """The counts of several writers of a stream, all as of the newest; None where that is too little to go by."""
+        """The counts of several writers of a stream, all as of the newest; None where they are too few."""
         writers = list(counts)
         newest_ms = max((writer.at_ms for writer in writers), default=0)
         stretches, keys = [0.0] * STRETCHES, Counter[tuple[str, int]]()

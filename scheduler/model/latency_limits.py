@@ -66,7 +66,7 @@ class LatencyLimit:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks of its part that it counts; none where it is of the whole, or of one stream."""
+        """The tasks of its part; empty for a limit of the whole, or of one stream."""
         return tuple(element for element in self.along if stream_ends(element) is None)
 
     @property

@@ -36,7 +36,7 @@ _MEASURED_EACH_S = "it is measured once a second, and in a shorter span too seld
 def read_latency(
     node: DocumentNode | None, problems: Problems, *, tasks: Collection[str], streams: Collection[tuple[str, str]]
 ) -> Limits | None:
-    """The limits that a document asks for; None where it says nothing, and of what is wrong."""
+    """The limits that a document asks for; None where it has none or wrong ones, which are reported."""
     if node is None or node.value is None:
         return None
     if node.value == NONE:
@@ -137,8 +137,8 @@ def _along(
 
 
 def gap_in(along: Sequence[str], streams: Collection[tuple[str, str]]) -> tuple[int, tuple[str, str]] | None:
-    """The gap that keeps a sequence of tasks and streams from being a path: at which element, and which stream there is
-    not; else None."""
+    """The gap that keeps a sequence of tasks and streams from being a path: its element and the missing stream; None
+    for a path."""
     for at in range(len(along)):
         for ends in pairwise(path_along(along[max(0, at - 1): at + 1])):
             if ends not in streams:

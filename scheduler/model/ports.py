@@ -33,7 +33,7 @@ class EstateView(SlotTenants, Protocol):
 
     @property
     def settings(self) -> Mapping[str, FragmentSettings]:
-        """The settings by fragment: what its queries are set to, where that is not what is usual."""
+        """The settings of queries by fragment; usual ones are left out."""
 
     @property
     def places(self) -> Mapping[str, tuple[str, int]]:
@@ -45,11 +45,10 @@ class EstateView(SlotTenants, Protocol):
     def least_loaded(
         self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> Sequence[tuple[Slot, float]]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+        """At most ``count`` slots with the least to do, in the order of all slots, with the cores they spend.
 
-        With ``held_by`` those that hold queries of that team alone, or none where it is empty. With ``apart`` those
-        that a schedule has bundles on are left out, as long as there are others. With ``node`` those of that one
-        alone.
+        ``held_by``: only slots with queries of that team alone, or with none if it is empty. ``apart``: no slots with
+        bundles of a schedule, as long as there are others. ``node``: only slots of that node.
         """
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:

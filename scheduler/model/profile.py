@@ -76,8 +76,7 @@ class Point:
     def at_speed(self, ratio: float) -> Point:
         """The same on a core that runs so many times as fast.
 
-        At the peak all of the time is spent, with CPU or waiting: what is CPU takes as much less of it, what is waiting
-        as long as before.
+        At the peak all time is CPU or waiting: CPU takes ``ratio`` times less of it, waiting as long as before.
         """
         time = 1.0 - self.cpu + self.cpu / ratio
         cpu = self.cpu / ratio / time
@@ -318,8 +317,8 @@ class Profiles:
 def along(profiles: Sequence[tuple[Profile, float]]) -> Profile:
     """The joint profile of the tasks of a path in one query, each with its number of events for each that enters.
 
-    Their times for an event add up, and so does the memory that events take; a query has one batch at a trigger. It has
-    the numbers of threads for which all were measured, or one. Where one is an estimate, so is the whole.
+    Their times for an event add up, and so does the memory that events take; a query has one batch at a trigger. The
+    profile has the numbers of threads for which all were measured, or one. It is an estimate if one of them is.
     """
     counts = set.intersection(*({point.threads for point in profile.points} for profile, _ in profiles)) or {1}
     points = []

@@ -62,8 +62,8 @@ MARKS = ("rough", "at_least", "static")
 class ProfileEntry:
     """A profile as it stands in a file.
 
-    ``rough`` and ``at_least`` are thread counts: those whose peak is less precise than was asked for, and those that
-    sustain all that could be fed to them, and may sustain more. ``line`` is where it begins, of one that was read.
+    ``rough``: the thread counts whose peak is less precise than was asked for. ``at_least``: those that sustained all
+    that could be fed to them, and may sustain more. ``line``: where the entry begins in a file that was read.
     """
 
     profile: Profile

@@ -40,7 +40,7 @@ class BundlePromise:
 
 @dataclass(frozen=True, slots=True)
 class ProfileUsed:
-    """The profile that a task was planned with; ``origin`` is ``declared`` or ``learned`` where there is none."""
+    """The profile that a task was planned with; ``origin`` is ``declared`` or ``learned`` for a task without one."""
 
     task: str
     task_type: str
@@ -87,7 +87,7 @@ class Promise:
 
     @property
     def kept_per_s(self) -> float:
-        """The rate that was promised: the planned one, or the one that is sustained where that is less."""
+        """The promised rate: the planned or the sustained one, whichever is less."""
         return min(self.rate_per_s, self.sustained_per_s)
 
     @property

@@ -14,8 +14,8 @@ from .settings_of_fragments import USUAL
 def renumbered(plan: Plan, generation: int) -> Plan:
     """The plan as it would be computed at that generation; its digest stays as it is.
 
-    What a plan starts is called ``f<generation + 1>-<n>``. Ids of that generation are in no estate before it, so
-    whatever of the plan is called so is new.
+    New fragments of a plan are called ``f<generation + 1>-<n>``. No earlier estate has such ids, so whatever has one in
+    the plan is new.
     """
     numbering = _Numbering(f"f{plan.generation + 1}-", f"f{generation + 1}-")
     promise = plan.promise and replace(
@@ -30,10 +30,10 @@ def renumbered(plan: Plan, generation: int) -> Plan:
 
 
 def placed_late(plan: Plan) -> tuple[str, ...]:
-    """The new fragments, in the order of their numbers, whose slots are no part of what is decided with the plan.
+    """The new fragments, in the order of their numbers, whose slots are chosen only at the plan's enactment.
 
-    Those of a submission, or of another version, without a schedule: they go where there is least to do when the plan
-    is taken in. What begins from a named savepoint goes where that is.
+    They are those of a submission or another version without a schedule, and go where there is least to do then, or to
+    the node of the named savepoint from which they begin.
     """
     if not PLAN_KINDS[plan.kind].joins or plan.promise is not None:
         return ()

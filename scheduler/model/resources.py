@@ -61,7 +61,7 @@ class Catalogue:
 class Node:
     """A machine and those of its slots that a schedule may use.
 
-    ``size`` is None where it is in no catalogue. ``new`` says that it would have to be bought: its name is the plan's.
+    ``size``: None for a machine that is in no catalogue. ``new``: it would have to be bought, and the plan names it.
     """
 
     name: str

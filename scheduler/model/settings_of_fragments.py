@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,13 +31,12 @@ OPEN_EVENTS, OPEN_BLOCKS = 3_000, 800
 class FragmentSettings:
     """The settings of the queries of one fragment.
 
-    ``trigger_ms`` is how far apart their batches begin, or the groups of events of an open one; None: as far as the
-    installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
-    tasks, and which warms up (`warm_up.working`), by running task, where it is other than at first
-    (`alternates.first_on`). ``policies`` has by what these
-    are switched, as documents (`guards.element_policies`), where it is another than their dataflows say. ``restores``
-    says which running tasks begin with what of a named savepoint: it never changes, and who goes on with the
-    fragment's work begins with what that leaves.
+    ``trigger_ms``: the interval of their batches, or of the groups of events in an open batch; None for the
+    installation's. ``real_time``: their batches stay open. ``alternates``: by running task, the alternate that is on,
+    and the one that warms up (`warm_up.working`), if they differ from the first ones (`alternates.first_on`).
+    ``policies``: by running task, the policy as a document (`guards.element_policies`), if it differs from the
+    dataflow's. ``restores``: by running task, the part of a named savepoint that it begins with; it never changes, and
+    heirs of the fragment begin with the fragment's own savepoint.
     """
 
     trigger_ms: int | None = None
@@ -53,6 +52,7 @@ class FragmentSettings:
 
 
 USUAL = FragmentSettings()
+SETTINGS = tuple(setting.name for setting in fields(FragmentSettings))
 OF_TASKS = ("alternates", "policies")  # settings of single tasks of a fragment
 
 
@@ -68,10 +68,10 @@ def settings_of_new(
 ) -> dict[str, FragmentSettings]:
     """The settings with which new fragments begin.
 
-    One that goes on with the work of others (a moved, fused or cut query) has the shortest interval of those that it
-    inherits from, their alternates and policies. Its batches stay open where all of theirs do. One that begins anew is
-    set as its plan says. Either way batches stay open only where the slot has room. Without this a query would begin
-    with micro-batches, and be restarted a moment later.
+    One that goes on with the work of others (a moved, fused or cut query) has the shortest interval of its
+    predecessors, and their alternates and policies. Its batches stay open if all of theirs do. A fragment that begins
+    anew has the settings of its plan. Either way batches stay open only if the slot has room. Without this a query
+    would begin with micro-batches, and be restarted a moment later.
 
     Parameters
     ----------
@@ -148,13 +148,13 @@ def changed_settings(
     before: Mapping[str, FragmentSettings], after: Mapping[str, FragmentSettings],
     now: Mapping[str, FragmentSettings],
 ) -> dict[str, FragmentSettings]:
-    """The settings of the fragments that a plan sets: what it changes, and all else as it is now, which may not be as
-    it was when the plan was made.
+    """The settings of the fragments that a plan sets: its changes, and otherwise the present settings, which may differ
+    from those when the plan was made.
 
     Parameters
     ----------
     before, after : mapping of str to FragmentSettings
-        The settings in the plan: how batches are, which alternates are on, or by which policies, become others.
+        The settings in the plan, before it and after it.
     """
     changed = {}
     for name, planned in after.items():

@@ -1,6 +1,6 @@
 """Shorthand in documents: loops, which are unrolled; streams that are split, or have ports, by tasks.
 
-All are read into ordinary tasks and streams, so that they are what those are: they have the same fingerprints.
+All of them become ordinary tasks and streams when a document is read, so they have the same fingerprints as those.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ def write_out(draft: Draft, problems: Problems, *, task: MakeTask) -> None:
 
 
 def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> None:
-    """Add the tasks and streams of each iteration to a draft; what leaves an iteration enters the next.
+    """Add the tasks and streams of each iteration to a draft; the output of an iteration is the input of the next.
 
     Parameters
     ----------
     loop : DraftLoop
-        A loop whose ``body`` has no problems, and no streams that are split still. Where it begins and ends is noted in
-        it.
+        A loop whose ``body`` has neither problems nor split streams. Its beginning and end are noted in it.
     """
     first = [stream for stream in body.streams if _start(stream) == INPUT]
     last = [stream for stream in body.streams if _end(stream) == OUTPUT]

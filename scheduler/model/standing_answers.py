@@ -1,7 +1,7 @@
-"""Answers that stand: what is dear to decide is decided anew only where what it rests on has changed.
+"""Answers that stand: an expensive decision is made again only after its inputs have changed.
 
-Measured figures are never twice the same. So whoever asks says which figures count, each divided by how much of it may
-change before the answer could be another; whatever else the answer rests on is its ground, and has to be equal.
+Measured figures are never equal twice. So the caller names the figures that count, each divided by the change up to
+which the answer stays the same. All other inputs are the answer's ground, and have to be equal.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class StandingAnswers(Generic[T]):
     def of(
         self, ground: Hashable, *, figures: Callable[[T], Sequence[float] | None], make: Callable[[], T | None]
     ) -> T | None:
-        """The answer that stands, or one that is made now.
+        """The standing answer, or a new one.
 
         Parameters
         ----------
         ground : hashable
             The values that have to be equal.
         figures : callable
-            The present figures that count for an answer, always as many; None if it cannot stand, such as of a choice
-            that does not do what it is for.
+            Takes an answer; gives the present figures that count for it, always the same number; None if it cannot
+            stand, such as a choice that misses its goal.
         make : callable
-            Makes the answer, or None where there is none in this round; called where none stands.
+            Makes a new answer, or None if there is none in this round.
         """
         standing = self._answers.get(ground)
         if standing is not None:

@@ -1,8 +1,8 @@
 """Ports: streams that enter or leave a dynamic task by name, so that its paths tell them apart (thesis [3], 3.2).
 
-A stream out of a dynamic task names its ``output``, and one into it its ``input``. Within a path the streams to
-`OUTPUT` and from `INPUT` name the same ones. They are read into ordinary tasks: where a stream goes into a port stands
-an `INTO_PORT`, and where it comes out of one a `FROM_PORT`. All that is between is one stream, as without ports.
+A stream out of a dynamic task names its ``output``, a stream into it its ``input``. Within a path the streams to
+`OUTPUT` and from `INPUT` name the same ports. Ports become ordinary tasks when a document is read: an `INTO_PORT` where
+a stream enters a port, and a `FROM_PORT` where it leaves one. Between the two there is a single stream.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Parameter:
 
     @property
     def nearness(self) -> Near:
-        """``near``, or what it is where it is not said."""
+        """``near``, or its default."""
         if self.near is None:
             return "ratio" if self.type in ("number", "integer") else "never"
         return self.near

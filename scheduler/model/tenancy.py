@@ -1,6 +1,6 @@
 """Tenancy: whose queries a slot holds, and whether it may take another team's.
 
-A fragment is of the team whose dataflow brought it, as long as it runs, whoever shares it. Where teams are apart, the
+A fragment belongs to the team whose dataflow started it, as long as it runs, whoever shares it. If teams are apart, all
 queries on a slot are of one team; others that share a fragment read its channel from slots of their own.
 """
 

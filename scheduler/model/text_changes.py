@@ -101,7 +101,7 @@ class _Comparison:
         return [TextChange(node.start_mark.index, self._end(node), self._in_place_of(node, meant))]
 
     def _of_mapping(self, node: yaml.MappingNode, before: Mapping, meant: Mapping) -> list[TextChange]:
-        """Changes of values; a key that is gone gives way to one that came, where there is any."""
+        """Changes of values; a removed key gives its place to an added one, if there is any."""
         came = [name for name in meant if name not in before]
         spans, gone, changes = [], [], []
         for index, (key, value) in enumerate(node.value):

@@ -113,8 +113,8 @@ def _worth(alternate: TaskAlternate, numbers: Sequence[float]) -> float | None:
 
 
 def _event_s(task: RunningTask, cost: RunningCost, at_work: AlternatesAtWork) -> float:
-    """Core-seconds for an event: an estimate, until it was metered. Then it is what was metered beyond what batches are
-    expected to take, as `attribution` divides it; where less was metered than expected, both parts shrink alike."""
+    """Core-seconds for an event: an estimate until it was metered. Then it is the metered CPU beyond the expected one
+    of batches, divided as in `attribution`; if less was metered than expected, both parts shrink alike."""
     meter = at_work.prices.meters.get(at_work.meter_key(task))
     if cost.figure.basis != ESTIMATED and meter is not None and meter.in_per_s:
         for_events = max(cost.figure.cores - cost.batch_cores, (1 - cost.batch_part) * cost.figure.cores)

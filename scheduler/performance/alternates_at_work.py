@@ -53,7 +53,7 @@ class AlternatesAtWork:
         self._prices_at = {prices.trigger_ms: prices}
 
     def paced(self, query: str) -> Prices:
-        """The prices with batches as far apart as that query's are, where that is known."""
+        """The prices with that query's interval of batches, if it is known."""
         trigger_ms = self.prices.paces_ms.get(query, self.prices.trigger_ms)
         if trigger_ms not in self._prices_at:
             self._prices_at[trigger_ms] = replace(self.prices, trigger_ms=trigger_ms)

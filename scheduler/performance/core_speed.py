@@ -14,7 +14,7 @@ from .sweep import Trial
 
 
 def mean_speed(trials: Iterable[Trial]) -> float | None:
-    """The mean of the speeds that trials tell; None where there is none, or one does not tell it."""
+    """The mean speed of trials; None without trials, or if one of them has no speed."""
     speeds = [trial.speed for trial in trials]
     return fmean(speeds) if speeds and all(speeds) else None
 

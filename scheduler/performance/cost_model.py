@@ -1,13 +1,13 @@
 """Costs learned from slots that work: ridge regression towards declared figures, by non-negative least squares.
 
-A slot's CPU over a time is taken to be a line: so much for being there, so much for each batch of a query, for each
-batch of a task by its type, and for each of its events. Nothing has to be apportioned among queries first, so slots
-with several are of use, too. Where what was seen cannot tell two figures apart, they keep the proportion that is
-declared; Huber's weights keep what is far off from deciding.
+The model is linear: a slot's CPU over a time is a sum of a constant, of a cost for each batch of a query, for each
+batch of a task by its type, and for each of its events. CPU need not be apportioned among queries first, so slots with
+several queries can be used. Where measurements cannot tell two figures apart, these keep their declared proportion.
+Huber's weights limit the influence of outliers.
 
-A query whose batches stay open has few batches, and takes CPU for each group of its events instead. Slots with such
-queries teach that one figure, once the others are known from slots without; where there are none without, all are
-fitted at once.
+A query whose batches stay open has few batches, and takes CPU for each group of its events instead. This figure is
+fitted from slots with such queries, after the others were fitted from slots without; if there are no slots without, all
+figures are fitted at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNPROVED = 0.3  # the error of what fewer groups were seen for than can be held 
 FEWEST_GROUPS = 3
 FOLDS = 20
 HUBER = 2.0  # times the noise: what is further off counts by its distance, not by the square of it
-ROUNDS = 5
+ITERATIONS = 5
 LEAST_US = 0.1  # of an event, where a type declares less
 
 
@@ -180,7 +180,7 @@ def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarr
     scale = median(1 / row.sum() for row in rows)
     factors = np.full(rows.shape[1], scale)
     ridge = 1 / (figures.trust * scale) ** 2
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         off = np.abs(rows @ factors - 1) / NOISE
         weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
         gram = (rows.T * weights) @ rows + np.diag(ridge)
@@ -205,7 +205,7 @@ def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTy
         [1e6 * slot.seconds * expected_cores(slot, costs=before, task_types=task_types) for slot in opened])
     groups = np.array([sum(_legs(query, task_types) for query in slot.queries) for slot in opened])
     row, unknown_share, factor = groups * prior * 1e6 / taken_us, 1 - known_us / taken_us, 1.0
-    for _ in range(ROUNDS):
+    for _ in range(ITERATIONS):
         off = np.abs(row * factor - unknown_share) / NOISE
         weights = np.minimum(1.0, HUBER / np.maximum(off, HUBER)) / NOISE**2
         factor = max(0.0, float(

@@ -28,7 +28,7 @@ _NOT_MEASURED = Load()
 
 @dataclass(frozen=True, slots=True)
 class MissReason:
-    """The reason for a missed promise, in words, and a remedy; ``task`` is the one that it comes from, if one."""
+    """The reason for a missed promise, in words, and a remedy; ``task`` is the cause, if it is a single task."""
 
     cause: Cause
     why: str

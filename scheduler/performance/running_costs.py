@@ -104,11 +104,11 @@ def running_cost(
     Parameters
     ----------
     beside : collection of str, optional
-        Of one that rests: the tasks that would begin to work with it, and share its query.
+        For a resting task: the tasks that would begin to work with it, and share its query.
     prices : Prices
-        With meters, and with how far apart batches are; a query of which that is not known has them as a new one would.
+        With meters and intervals; a query without a known interval counts with that of a new one.
     at_work : AlternatesAtWork, optional
-        The alternates that are taken to be on; those that are, where it is not given.
+        The alternates that count as on; by default those that are on.
     """
     at_work = at_work or AlternatesAtWork(estate, task_types=task_types, prices=prices)
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
@@ -131,7 +131,7 @@ def running_cost(
 
 
 def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = None) -> CostFigure:
-    """The cost of cores as an estimate: with the range by which such estimates are off."""
+    """The cost of cores as an estimate, with the usual error of estimates."""
     error = prices.costs.error * cores
     return CostFigure(
         cores, max(0.0, cores - error), cores + error, cores * (prices.core_hour if core_hour is None else core_hour),

@@ -26,11 +26,11 @@ class BundleSeen:
 class DataflowSeen:
     """The measurements of a dataflow.
 
-    ``read_per_s`` is what each task takes in (a source: what it makes), ``offered_per_s`` what its parents make.
-    ``over_s`` is for how long events were counted for these rates; None where nobody noted it, which is taken to be
-    long enough. ``slots`` are whole slots, with whatever else runs there; ``latencies_s`` are from the source to the
-    end of a task. On ``mixed`` slots queries of others run, too. Where several queries share a slot, what all of them
-    take is measured, and told apart by the time that each was busy: that takes one that waits for one that works.
+    ``read_per_s``: what each task takes in (a source: what it makes); ``offered_per_s``: what its parents make;
+    ``over_s``: for how long events were counted for these rates, None where it was not noted (it counts as long
+    enough); ``slots``: whole slots, with whatever else runs there; ``latencies_s``: from the source to the end of a
+    task; ``mixed``: slots with queries of others. The usage of a slot is divided among its queries by their busy time,
+    so a query that waits counts like one that works.
     """
 
     rate_per_s: float | None = None

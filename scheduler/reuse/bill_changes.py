@@ -20,9 +20,9 @@ def bill_changes(
     estate: EstateView, shared: Iterable[str], *, team: str, comes: bool, task_types: TaskTypes, prices: Prices,
     is_paused_user: bool = False,
 ) -> tuple[BillChange, ...]:
-    """The changes of the hourly bills of other users of some running tasks, by team, where that is anything.
+    """The changes of other users' hourly bills for some running tasks, by team; teams without a change are left out.
 
-    Paused users pay nothing; where a task has some, they are taken to be spread evenly over the teams.
+    Paused users pay nothing; they count as spread evenly over the teams.
 
     Parameters
     ----------
@@ -31,11 +31,11 @@ def bill_changes(
     team : str
         The dataflow's own, by its short name: it does not count among the others of its team.
     comes : bool
-        True if it begins to pay; else it is one of those who pay, and ceases.
+        True if it begins to pay, False if it ceases to.
     prices : Prices
         The prices of a core, and the cost of tasks and queries.
     is_paused_user : bool, optional
-        True if it is one of the paused users, and goes on; else who begins to pay is none of the users yet.
+        True if it begins to pay as a paused user that resumes; else it is no user yet.
     """
     shared = list(shared)
     costs = running_costs(estate, shared, task_types=task_types, prices=prices)

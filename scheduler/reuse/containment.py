@@ -44,27 +44,21 @@ class Containment:
 
 @dataclass(frozen=True, slots=True)
 class Contained:
-    """A dataflow with refinements in it, and which those are."""
+    """A dataflow with refinements, and their list."""
 
     dataflow: Dataflow
     refinements: tuple[Refinement, ...] = ()
 
 
 def contain(
-    running: Mapping[str, RunningTask],
-    dataflow: Dataflow,
-    *,
-    task_types: TaskTypes,
-    containment: Containment | None,
-    scope: str = "",
-    fresh_for: str = "",
-    works: Callable[[str], bool] = lambda running_task: True,
+    running: Mapping[str, RunningTask], dataflow: Dataflow, *, task_types: TaskTypes, containment: Containment | None,
+    scope: str = "", fresh_for: str = "", works: Callable[[str], bool] = lambda running_task: True,
 ) -> Contained:
     """Replace each task that does not run, but is contained in one that does, by its refinement.
 
-    Of several wider siblings the one is taken whose refinement runs already; else one that contains no other of them,
-    because it leaves least to do; else the first by id. One that the merge would not join is none: a task that was
-    started fresh, or by another version of its type, has another fingerprint than the dataflow's would get.
+    Of several wider siblings the one with a running refinement is taken; else one that contains no other of them,
+    because it leaves the least to do; else the first by id. Tasks that the merge would not join are left out: a task
+    that was started fresh, or by another version of its type, has another fingerprint than the dataflow's would get.
 
     Parameters
     ----------
@@ -75,10 +69,10 @@ def contain(
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
     fresh_for : str
-        The dataflow's id where it wants no state older than itself, as for `merge`: then stateful tasks stay as they
-        are, and nothing is contained behind one that is started anew.
+        The dataflow's id if it wants no state older than itself, as for `merge`: then stateful tasks stay as they are,
+        and no task behind a freshly started one is contained.
     works : callable, optional
-        Whether a running task works: one that rests would have to be woken, which costs more than doing without.
+        Takes a running task; True if it works. To wake a resting one costs more than doing without it.
 
     Returns
     -------
@@ -239,7 +233,7 @@ class _Rewriting:
 
 
 def _types_of_wider(type_name: str, config: Mapping[str, Any]) -> list[str]:
-    """The types of the tasks that may be wider: its own; of a dynamic task those that read what it reads."""
+    """The types of tasks that may be wider: the task's own; for a dynamic task those that read the same stream."""
     if type_name != DYNAMIC:
         return [type_name]
     return sorted({alternate.tasks[0].type for alternate in alternates_in(type_name, config)})

@@ -33,9 +33,9 @@ class Need:
 class BillShare:
     """A dataflow's part in a running task over a time in which its users stayed the same.
 
-    ``dataflow`` is None where nobody needed the task; ``alone`` is what the part would be without other users. Of what
-    it pays ``batches`` is for batches, whatever was in them, and of that ``for_limit`` for its latency limits: CPU and
-    money. That is None where it is not known how often users need batches.
+    ``dataflow``: None if nobody needed the task; ``alone``: the part without other users; ``batches``: what it pays for
+    batches, whatever was in them; ``for_limit``: the share of that for its latency limits, in CPU and money, None if it
+    is unknown how often users need batches.
     """
 
     dataflow: str | None

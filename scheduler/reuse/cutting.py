@@ -22,11 +22,10 @@ from .handover import read_by
 
 @dataclass(frozen=True, slots=True)
 class TaskDivision:
-    """The division of a task by a schedule: its parts, and whether the order of its events counts (``whole``), or its
-    state.
+    """The division of a task by a schedule.
 
-    ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part: those
-    ``by_key`` by their keys.
+    ``whole``: the order of its events counts, or its state; ``name``: for errors; ``serial``: it is not divided. All
+    other tasks are divided, even into a single part; those with ``by_key`` by their keys.
     """
 
     name: str

@@ -92,14 +92,8 @@ class Worth:
 
 
 def fusions(
-    estate: EstateView,
-    fragment_ids: Iterable[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    longest_chain: int = LONGEST_CHAIN,
-    busy: Collection[str] = (),
-    apart: Collection[str] = (),
+    estate: EstateView, fragment_ids: Iterable[str], *, task_types: TaskTypes, query_cores: float,
+    busy: Collection[str] = (), apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step of the smallest kind that these fragments allow among themselves, in order of their ids.
 
@@ -112,7 +106,7 @@ def fusions(
     busy : collection of str, optional
         Fragments that are not to be touched now.
     """
-    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    steps = _Steps(estate, task_types, query_cores, busy, apart)
     movable = {name: estate.fragments[name] for name in sorted(set(fragment_ids)) if steps.can_move(name)}
     steps_found = []
     for upper in movable.values():
@@ -122,17 +116,11 @@ def fusions(
 
 
 def series_along(
-    estate: EstateView,
-    path: Sequence[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    longest_chain: int = LONGEST_CHAIN,
-    busy: Collection[str] = (),
+    estate: EstateView, path: Sequence[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
     """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin."""
-    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    steps = _Steps(estate, task_types, query_cores, busy, apart)
     parts = [estate.fragments[name] for name in path]
     fusions_found = []
     for start in range(len(parts)):
@@ -145,19 +133,13 @@ def series_along(
 
 
 def step_of(
-    estate: EstateView,
-    path: Sequence[str],
-    *,
-    task_types: TaskTypes,
-    query_cores: float,
-    longest_chain: int = LONGEST_CHAIN,
-    busy: Collection[str] = (),
+    estate: EstateView, path: Sequence[str], *, task_types: TaskTypes, query_cores: float, busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> Fusion | None:
-    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be."""
+    """The step that makes these fragments one, or rebuilds the only one; None if it is impossible."""
     if not path or any(name not in estate.fragments for name in path):
         return None
-    steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
+    steps = _Steps(estate, task_types, query_cores, busy, apart)
     return steps.of([estate.fragments[name] for name in path])
 
 
@@ -242,11 +224,11 @@ class _Steps:
     """The fragments that can be one, and their slot."""
 
     def __init__(
-        self, estate: EstateView, task_types: TaskTypes, query_cores: float, longest_chain: int,
+        self, estate: EstateView, task_types: TaskTypes, query_cores: float,
         busy: Collection[str], apart: Collection[str],
     ) -> None:
         self._estate, self._types, self._query_cores = estate, task_types, query_cores
-        self._longest_chain, self._busy, self._apart = longest_chain, busy, apart
+        self._busy, self._apart = busy, apart
         self._movable: dict[str, bool] = {}
         self._loads = {slot.name: cores for slot, cores in estate.least_loaded(MOST_SLOTS, query_cores=query_cores)}
 
@@ -256,7 +238,7 @@ class _Steps:
             (upper.active_tasks[-1], lower.tasks[0]) for upper, lower in pairwise(parts) if upper.active_tasks)
         if not self.may_be_one(parts) or (len(parts) == 1 and not dead):
             return None
-        if len(parts) > 1 and sum(part.active for part in parts) > self._longest_chain:
+        if len(parts) > 1 and sum(part.active for part in parts) > LONGEST_CHAIN:
             return None
         slot = self._slot_for(parts)
         return None if slot is None else Fusion(tuple(part.id for part in parts), slot, dead, streams)

@@ -46,7 +46,8 @@ class WantedBundle:
 
 
 def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
-    """True if it is divided, or reads or is read by what is: a schedule gave those queries their places and parts."""
+    """True if the fragment, or a neighbour of it, is divided: then a schedule gave its queries their slots and
+    parts."""
     above = (estate.places[parent][0] for parent in estate.tasks[fragment.tasks[0]].parents)
     below = (reader for readers in fragment.outlets.values() for reader in readers)
     return any(estate.fragments[fragment_id].divided for fragment_id in (fragment.id, *above, *below))

@@ -112,29 +112,21 @@ def begun_note(
 
 
 def attach(
-    estate: EstateView,
-    chains: Sequence[Sequence[str]],
-    slots: Sequence[str],
-    *,
-    team: str = "",
-    started: Mapping[str, RunningTask],
-    resumed: FragmentChange | None = None,
-    begin: str = NOW,
+    estate: EstateView, chains: Sequence[Sequence[str]], slots: Sequence[str], *, team: str = "",
+    started: Mapping[str, RunningTask], resumed: FragmentChange | None = None, begin: str = NOW,
     bundles: Mapping[str, tuple[RunningBundle, ...]] | None = None,
 ) -> FragmentChange:
     """Start chains as fragments on their slots and open the outlets that they read, in new and running fragments.
 
-    Nothing that runs changes but for its outlets. New fragments start upstream first; running ones publish last, when
-    whoever is to read them has been told to start. ``resumed`` is what the same plan lets work again; ``begin`` is
-    where the new fragments begin in the streams that are there already (`Fragment.joins`). ``bundles`` are those of
-    tasks that are divided, by task; they get their ids here.
+    Of running fragments only outlets change. New fragments start upstream first; running ones publish last, after their
+    new readers were told to start. ``resumed``: what the same plan lets work again. The ``bundles`` get their ids here.
 
     Parameters
     ----------
     team : str, optional
         The team of the new fragments.
     begin : str, optional
-        The beginning of their reading in streams that are there: ``now``, ``oldest``, or a time.
+        The beginning of their reading in present streams (`Fragment.joins`): ``now``, ``oldest``, or a time.
     bundles : Mapping[str, tuple[RunningBundle, ...]], optional
         Bundles of a divided fragment, by its first task.
     """

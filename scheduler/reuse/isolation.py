@@ -54,7 +54,8 @@ def is_needed_in_part(estate: EstateView, fragment: Fragment) -> bool:
 
 
 def slow_task(fragment: Fragment, latency_ms: Sequence[float | None], *, least_ms: float) -> SlowTask | None:
-    """Task that makes a chain slow, as `slowest_task` has it; None where it is the first, which nothing is before."""
+    """The task that makes a chain slow, by `slowest_task`; None if it is the first, before which nothing can be cut
+    off."""
     position = slowest_task(latency_ms, least_ms=least_ms)
     if not position:
         return None

@@ -1,10 +1,10 @@
 """Near misses: which small changes of a submitted dataflow would let it reuse more of what runs.
 
-Exact matches miss sharing that nobody meant to give up: a window of 61 where 60 runs already. A task can be reused
-only below reused parents, so the search stands at the edge of what is reused: a task that does not run though all its
-parents do, and its siblings (`siblings`), which differ from it in their configs alone; or a dynamic task of which it is
-an alternate, or that is one of it. Taking over a sibling's config
-moves the edge downstream, where more may match exactly, or nearly again. Each step is a look-up, however much runs.
+Exact matches miss sharing by accident: a window of 61 where 60 runs already. A task can be reused only below reused
+parents, so the search is at the edge of the reused tasks: a task that does not run though all its parents do, and its
+siblings (`siblings`), which differ from it in their configs alone; or a dynamic task with the task as an alternate, or
+an alternate of the task. Taking over a sibling's config moves the edge downstream, where more tasks may match, exactly
+or nearly. Each step is a look-up, however much runs.
 """
 
 from __future__ import annotations
@@ -82,15 +82,8 @@ class NearMiss:
 
 
 def near_misses(
-    running: Mapping[str, RunningTask],
-    dataflow: Dataflow,
-    *,
-    siblings: Siblings,
-    task_types: TaskTypes,
-    prices: Prices,
-    scope: str = "",
-    containment: Containment | None = None,
-    most: int = MOST_SUGGESTIONS,
+    running: Mapping[str, RunningTask], dataflow: Dataflow, *, siblings: Siblings, task_types: TaskTypes,
+    prices: Prices, scope: str = "", containment: Containment | None = None, most: int = MOST_SUGGESTIONS,
     waking: Callable[[Collection[str]], tuple[frozenset[str], int]] = lambda running_tasks: (frozenset(), 0),
 ) -> tuple[NearMiss, ...]:
     """The changes that would save most, best first.

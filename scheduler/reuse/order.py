@@ -17,10 +17,9 @@ NONE: Order = None
 def reads_divided(
     estate: EstateView, started: Mapping[str, RunningTask], *, task_types: TaskTypes
 ) -> list[str]:
-    """The stateful ones of the tasks to be started that read, on whatever way, the output of several bundles of running
-    tasks.
+    """The stateful tasks to be started that read, directly or not, from running tasks with several bundles.
 
-    What is divided among the started ones is not: a schedule keeps whole what comes before state.
+    Bundles of started tasks do not count: a schedule does not divide tasks before stateful ones.
     """
     orders: dict[str, Order] = {}
 
@@ -54,8 +53,8 @@ def stateful_downstream(
     fragments: Mapping[str, Fragment], fragment_ids: Iterable[str], *, tasks: Mapping[str, RunningTask],
     task_types: TaskTypes,
 ) -> list[str]:
-    """The working tasks with state that read, on whatever way, what these fragments make, and have not enough in the
-    order that it has: what is divided by key keeps that within each key."""
+    """The working stateful tasks that read from these fragments, directly or not, and need more order than is left:
+    division by key keeps order within each key."""
     lacking: dict[str, None] = {}
     waiting: list[tuple[str, Order]] = [
         (name, ALL if fragments[name].divided_by_key else NONE) for name in fragment_ids]

@@ -27,22 +27,22 @@ class Outline:
 def outline(
     parents: Mapping[str, Sequence[str]], users: Mapping[str, int], *, most: int, required_tasks: Collection[str] = ()
 ) -> Outline:
-    """Show the tasks that serve the most dataflows, after those that are wanted, and bundle the rest.
+    """Show the required tasks, then those that serve the most dataflows, and bundle the rest.
 
-    Whoever uses a task uses what is above it: a parent has at least as many users as its child. What is shown is
-    therefore closed under parents, where ``required_tasks`` is.
+    A user of a task uses all tasks above it: a parent has at least as many users as its child. So the shown tasks are
+    closed under parents, if ``required_tasks`` are.
 
     Parameters
     ----------
     users : mapping of str to int
-        The number of dataflows that each task serves; one where it is not named.
+        The number of dataflows that each task serves; 1 for a task that is not named.
     most : int
-        The largest number of shown tasks; the wanted ones are, whatever their number.
+        The largest number of shown tasks; all required ones are shown in any case.
 
     Returns
     -------
     Outline
-        All tasks shown and no branch where there is room for all.
+        All tasks and no branch, if there is room for all.
     """
     depth = _depths(parents)
     order = sorted(parents, key=lambda task_id: (

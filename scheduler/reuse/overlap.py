@@ -37,7 +37,7 @@ def shared_tasks(tasks_of: Sequence[Iterable[str]]) -> np.ndarray:
 def share_of_smaller(shared: np.ndarray) -> np.ndarray:
     """Shared tasks as a part of the smaller dataflow's, 0 to 1 (the Szymkiewicz-Simpson coefficient).
 
-    1 where the one dataflow is wholly part of the other, however large that is. ``shared`` as `shared_tasks` gives it.
+    1 if one dataflow is wholly part of the other, however large that is. ``shared`` as `shared_tasks` gives it.
     """
     sizes = np.diagonal(shared)
     smaller = np.minimum.outer(sizes, sizes)

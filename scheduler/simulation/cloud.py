@@ -39,7 +39,7 @@ class Cloud:
 
 
 class SimulatedFuture(Protocol):
-    """The future of a simulation, for the forecasts of an oracle: whoever adapts by what is known does not ask it."""
+    """The future of a simulation, for the forecasts of an oracle: an algorithm without an oracle does not use it."""
 
     def rates_to_come(self, steps: int) -> Mapping[str, Rates]:
         """The rates by source in the next steps, in events a second, the last ones again past the end."""
@@ -128,7 +128,8 @@ class _Machines:
         self.rented_vms: dict[str, RentedVm] = {}
 
     def rented(self, placement: ElasticPlacement, at_s: float) -> ElasticPlacement:
-        """A placement with machines as they were rented; those that are new in it are rented now, others given back."""
+        """A placement with machines as they were rented. Its new machines are rented now, machines that it lacks given
+        back."""
         for name, vm in placement.vms.items():
             if name not in self.rented_vms:
                 self.rented_vms[name] = RentedVm(vm.kind, at_s)

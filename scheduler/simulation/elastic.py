@@ -109,10 +109,10 @@ class RentedVm:
 
 @dataclass(frozen=True)
 class ElasticPlacement:
-    """A placement of alternates: the active alternate of each task, machines by name, and by task how many cores it has
-    on which.
+    """A placement of alternates: the active alternate of each task, machines by name, and by task its cores on each
+    machine.
 
-    `ValueError` where a machine has not as many cores, or is none that is rented.
+    `ValueError` for an unknown machine, or for more cores than it has.
     """
 
     active: Mapping[str, str]

@@ -90,8 +90,7 @@ def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.
     Parameters
     ----------
     samples : sequence of float
-        Figures that are equally far apart; one at least. `ValueError` where there is none, or one is no number from 0
-        up.
+        At equal intervals, at least one. `ValueError` if it is empty, or a value is no number from 0 up.
     """
     figures = np.asarray(samples, dtype=float)
     if not len(figures) or not np.isfinite(figures).all() or (figures < 0).any():

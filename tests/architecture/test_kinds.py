@@ -20,8 +20,7 @@ REGISTRIES = {"scheduler/model/plan_kinds.py", "scheduler/step_kinds.py"}
 NAMES = {*PLAN_KINDS, *STEP_KINDS}
 # Other words that are spelled alike: ways to steer a sweep, calls of the broker's scripts.
 OTHER_WORDS = {
-    "dashboard/api/profile_routes.py", "dashboard/pages/views/sweeps.py", "dashboard/profiles/services/sweeps.py",
-    "workers/engine/channels/channel_registry.py",
+    "dashboard/api/profile_routes.py", "dashboard/pages/views/sweeps.py",
     "dashboard/plans/joining_options.py",  # the option of a schedule
     "dashboard/commands/management/commands/secret.py",  # `./weir secret set`
 }
@@ -51,6 +50,7 @@ def test_no_module_spells_a_kind() -> None:
         path for path in python_files("scheduler", "workers", "dashboard")
         if "migrations" not in path.parts and name_of(path) not in REGISTRIES | OTHER_WORDS]
     assert {name_of(path): names for path in modules if (names := spelled(tree(path)))} == {}
+    assert {name for name in OTHER_WORDS if not spelled(tree(ROOT / name))} == set(), "exceptions that nothing needs"
 
 
 def test_no_template_compares_with_a_kind() -> None:

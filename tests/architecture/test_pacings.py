@@ -8,23 +8,22 @@ from .sources import name_of, nodes, python_files, tree
 
 # What managers on nodes are: the site's side, the agents' side, and the science of both.
 OF_MANAGERS = {
+    "buffers", "constrained_paths", "constraints", "growing_intervals", "latency_reports", "managers", "managing",
+    "qos", "qos_agent", "qos_sampling", "qos_setup", "qos_store", "setting_up", "standing_in", "stepping"}
+# Who starts them, hands their messages on, or describes their contract.
+USES_MANAGERS = {
     "dashboard/jobs.py", "dashboard/operations/latency_control/interval_choice.py",
-    "dashboard/operations/latency_control/qos_setup.py",
-    "scheduler/contracts/contract_schemas.py",  # it describes every contract
-    "scheduler/latency/managing.py", "scheduler/latency/latency_reports.py", "scheduler/latency/setting_up.py",
-    "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py",
-    "workers/engine/agents/node_files/node_store.py",
-    "workers/engine/agents/supervising/qos_agent.py", "workers/engine/agents/supervising/qos_sampling.py",
-    "workers/engine/qos_store.py"}
+    "scheduler/contracts/contract_schemas.py", "workers/engine/agents/node_agent.py",
+    "workers/engine/agents/node_files/node_store.py"}
 READS_THE_SETTING = {"dashboard/operations/latency_control/pacing_choice.py"}
 
 
 def test_what_managers_need_is_used_by_them_alone() -> None:
     using = {
-        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in nodes(tree(path))
-        if isinstance(node, ast.ImportFrom) and (
-            {"qos", "qos_sampling"} & {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)})}
-    assert using and using <= OF_MANAGERS
+        name_of(path) for path in python_files("scheduler", "workers", "dashboard") if path.stem not in OF_MANAGERS
+        for node in nodes(tree(path)) if isinstance(node, ast.ImportFrom)
+        and OF_MANAGERS & {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)}}
+    assert using == USES_MANAGERS
 
 
 def test_one_place_reads_which_way_is_in_force() -> None:

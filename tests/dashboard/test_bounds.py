@@ -172,7 +172,6 @@ def split(parts: int, *, sources: int) -> str:
     return json.dumps(whole)
 
 
-LONG_NAMES = "x" * 90
 ALIASES = "\n".join([
     "name: x", "tasks:", "- {id: s, type: urban_sensing, config: {}}", "description: &d '" + "y" * 2_000 + "'",
     "more: [" + ", ".join(["*d"] * 1_200) + "]"])

@@ -37,8 +37,8 @@ def test_what_is_out_of_reach_is_told_before_anything_runs(world: World) -> None
 
     assert "out of reach" in client.get(f"/proposals/{proposal.pk}/").content.decode()
     shown = preview_submission(viewer_of(world.carla), team=world.city, text=text)
-    assert "out of reach" in " ".join(shown["notes"])
-    assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm"))["notes"]
+    assert "out of reach" in " ".join(shown.notes)
+    assert not preview_submission(viewer_of(world.carla), team=world.city, text=document("calm")).notes
 
 
 def test_what_rests_on_open_batches_is_told_so_and_is_not_out_of_reach(
@@ -51,7 +51,7 @@ def test_what_rests_on_open_batches_is_told_so_and_is_not_out_of_reach(
 
     (note,) = plan_of(planned(world.carla, world.city, text).plan).notes
     assert "rests on open batches" in note
-    assert note in preview_submission(viewer_of(world.carla), team=world.city, text=text)["notes"]
+    assert note in preview_submission(viewer_of(world.carla), team=world.city, text=text).notes
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(0.04),))
     (remark,) = latency_told(viewer_of(world.carla), record.pk)["remarks"]
     assert "rests on open batches" in remark
@@ -68,7 +68,7 @@ def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> No
     change = change_dataflow(actor=world.carla, dataflow_id=record.pk, text=text)
     proposal = prepare_proposal(proposal_id=change.pk)
 
-    (remark,) = [note for note in shown["notes"] if "out of reach" in note]
+    (remark,) = [note for note in shown.notes if "out of reach" in note]
     assert remark in plan_of(proposal.plan).notes
 
 
@@ -152,7 +152,7 @@ def test_a_chosen_limit_goes_on_with_the_next_version_and_ends_where_that_asks_f
     text = document("traffic", window=20, latency="3 s")
     preview = preview_submission(viewer_of(world.carla), text=text, team=world.city, changed=record)
     other = next_version(world, record, text)
-    for notes in (preview["notes"], plan_of(other.plan).notes):
+    for notes in (preview.notes, plan_of(other.plan).notes):
         (note,) = [note for note in notes if "ends with this version" in note]
         assert "mean of at most 2 s" in note and "mean of at most 3 s" in note
     enacted(approved(other, world.ana))

@@ -21,8 +21,6 @@ from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, running
 from workers.engine.observed import Flows, TaskFlow
 
-BASE_UNITS = ("_seconds", "_bytes", "_cores", "_total")
-
 
 @pytest.fixture
 def scraped(world: World, settings: Any, monkeypatch: pytest.MonkeyPatch) -> Any:

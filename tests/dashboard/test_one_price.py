@@ -114,8 +114,8 @@ def test_alone_everything_says_the_same_from_the_first_look_to_the_bill(world: W
     assert price.cores_delta == price.cores_alone == SAME(first.whole.cores, abs=1e-6)
     assert price.money_per_hour_delta == SAME(first.whole.per_hour, abs=1e-6)
     shown = previewed(world, record, document("traffic-too", visibility="private"))
-    assert shown["cores_added"] == shown["whole"].cores == SAME(first.whole.cores, abs=1e-6)
-    assert shown["cores_error"] == price.cores_error > 0
+    assert shown.cores_added == shown.whole.cores == SAME(first.whole.cores, abs=1e-6)
+    assert shown.cores_error == price.cores_error > 0
     assert latency_prices(viewer, record.pk)["cores"] == SAME(first.whole.cores, abs=1e-6)
 
     # Young: as the plan said.
@@ -190,7 +190,7 @@ def test_shared_tasks_are_divided_and_nothing_is_lost(world: World, slots: Slots
         freed = price_of_kind(second, REMOVAL)
         assert freed.cores_delta == SAME(-(other.whole.cores - shared.cores), abs=2e-6)
         again = previewed(world, first, json.dumps(json.loads(text) | {"name": "jams-too"}))
-        assert (again["cores_added"], again["whole"].cores) == (0, SAME(other.whole.cores, abs=2e-6))
+        assert (again.cores_added, again.whole.cores) == (0, SAME(other.whole.cores, abs=2e-6))
 
 
 def plan_bill_changes(record: DataflowRecord) -> list[float]:
@@ -264,7 +264,7 @@ def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
     price = plan_of(proposal.plan).price
     first = cost_of(viewer_of(world.carla), proposal.dataflow.pk).whole
     shown = previewed(world, proposal.dataflow, dynamic("traffic-too", visibility="private"))
-    assert price.cores_delta == shown["cores_added"] == SAME(first.cores, abs=1e-6)
+    assert price.cores_delta == shown.cores_added == SAME(first.cores, abs=1e-6)
     record = enacted(approved(proposal, world.ana)).dataflow
     record_usage(at=NOON)
     young = told_of(world.carla, record).agrees()

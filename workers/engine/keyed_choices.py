@@ -71,16 +71,16 @@ def chosen_by_key(
     choices: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
     bound: float,
 ) -> KeyedChoices:
-    """The choices of a learned guard when it has read the new ones of some events.
+    """The choices of a learned guard after it has read the new ones of some events.
 
     Parameters
     ----------
     events : iterable of mapping
         Forecasts (``variances``, ``error``, the columns of the key), in any order; the newest ones of an output.
     among : collection of str
-        The alternates that there are: a key for which another is chosen keeps the one that it has.
+        The known alternates: a key whose choice is none of these keeps its alternate.
     bound : float
-        As `ForecastChoice` has it.
+        As of `ForecastChoice`.
     """
     choice = ForecastChoice(shipped_choice(), bound)
     newest, alternates, states = choices.place, dict(choices.alternates), dict(choices.states)

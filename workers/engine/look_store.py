@@ -134,7 +134,8 @@ def state_of(broker: redis.Redis, look_id: str) -> LookState | None:
 
 
 def _state(text: bytes) -> LookState:
-    """A state as the process that looks wrote it: whoever reads it has other rights, and memory that others need."""
+    """A state from the text of the process that looks, bounded and checked: its reader has more rights and shared
+    memory."""
     return TOO_LONG if len(text) > STATE_BYTES else LOOK_STATES.loads(text)
 
 
@@ -164,7 +165,7 @@ def _look_of(owner: str) -> str:
 
 
 def key(look_id: str) -> str:
-    """The hash of a look; what else there is of it is named after it."""
+    """The hash of a look; the look's other keys begin with its name."""
     return f"{PREFIX}look:{look_id}"
 
 

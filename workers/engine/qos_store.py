@@ -34,9 +34,9 @@ return 1
 class Mail:
     """Messages for a node: its set-up as the broker has it, and wishes by manager.
 
-    ``reports`` are by the manager's node, for its own and those that it stands in for. ``heard`` are those of the nodes
-    that it listens for of which there is a report. ``meters`` and ``channels`` (meters of each channel that is read)
-    are of the queries that were asked for.
+    ``reports``: by the manager's node, for its own manager and those that it stands in for; ``heard``: of the nodes
+    that it watches, those with a report; ``meters``, ``channels``: of the requested queries, and of each channel that
+    they read.
     """
 
     setup: bytes | None
@@ -63,7 +63,7 @@ def publish(broker: redis.Redis, setups: Iterable[QosSetup], *, at_ms: int) -> l
 
 
 def read(text: bytes | None) -> QosSetup | None:
-    """A set-up as it stands in the broker; None where there is none, or it cannot be read."""
+    """A set-up from its text in the broker; None without one, or if it cannot be read."""
     try:
         return QOS_SETUPS.loads(text) if text else None
     except InvalidContract:

@@ -1,7 +1,7 @@
-"""Values that slots write into the broker, as others take them: a value that is none is as if it were not there.
+"""Reading values that slots write into the broker: an invalid value counts as missing.
 
-A slot writes meters, channels and notes of its own fragments, and runs what teams wrote: who breaks out of an
-expression writes there what it likes. Whoever reads the same of all queries must not stop, or be misled, for one.
+A slot writes meters, channels and notes of its own fragments, and runs code of teams: code that breaks out of an
+expression can write anything there. Whoever reads these values of all queries must not fail, or be misled, over one.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def readable(load: Callable[[bytes], T], texts: Iterable[bytes]) -> Iterator[T]:
 
 
 def batches_in(block: bytes | None) -> list[pa.RecordBatch]:
-    """The batches of a channel's block, for somebody who looks; none where it is none, or decodes to too much."""
+    """The batches of a channel's block, for a look; empty if it is invalid, or decodes to too much."""
     room = DecodingRoom(events=FILE_VALUES.most, values=FILE_VALUES.most, bytes=MESSAGE_BYTES.most)
     try:
         return list(batches_of(io.BytesIO(block or b""), room))

@@ -81,7 +81,8 @@ class Track:
         return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / share_left)
 
     def _grown(self, before: _Point, after: _Point) -> Counts:
-        """The same object for the same two points: whoever worked on it sees that nothing is new."""
+        """The growth between two points; the same object for the same points, so that callers see that nothing is
+        new."""
         if self._newest is None or self._newest[0] is not before or self._newest[1] is not after:
             self._newest = (before, after, _grown(before.counts, after.counts))
         return self._newest[2]

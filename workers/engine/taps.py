@@ -112,9 +112,9 @@ def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> 
 
 
 def _shared_out(queries: Sequence[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:
-    """Events of several queries as one list of so many, the newest first.
+    """At most ``count`` events of several queries, the newest first.
 
-    Each gives as many as the others as far as it has them: one that is slow or gets few would never be seen.
+    Each query has an equal part, as far as it has events: else slow ones would never be seen.
     """
     newest_first = sorted(queries, key=lambda events: _minus_born(events[0]) if events else 0)
     parts: list[list[dict[str, Any]]] = [[] for _ in newest_first]

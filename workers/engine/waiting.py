@@ -1,4 +1,4 @@
-"""The number of events that wait for each query: of the channels that it reads, what it is not done with."""
+"""The number of events that wait for each query: the unfinished ones of the channels that it reads."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _up(options: UpOptions, *, began_s: float) -> int:
 
 
 def _own_broker(options: UpOptions) -> embedded.EmbeddedBroker:
-    """The embedded broker, ready to be started; where others are to reach it, at an address that this machine has."""
+    """The embedded broker, ready to be started; if other machines are to reach it, at an address of this machine."""
     prepared = embedded.prepare(options.data_dir, also_at=options.broker_host)
     if options.broker_host:
         try:

@@ -34,7 +34,7 @@ EVERY_ADDRESS = "0.0.0.0"  # 127.0.0.1 among them
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedBroker:
-    """A broker that is ready to be started: where it answers, and the command that runs it."""
+    """A broker that is ready to be started: its address, and the command that runs it."""
 
     url: str
     argv: tuple[str, ...]

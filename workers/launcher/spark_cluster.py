@@ -1,8 +1,8 @@
 """`./weir spark-cluster`: a standalone Spark cluster on this machine, of the PySpark that Weir has, until a signal says
 stop.
 
-For who has no cluster, and for tests and benches: its master and workers are those of any standalone cluster. The
-configuration that it writes is one to copy: a secret, logs that stay small, folders that are cleared.
+It is for people without a cluster, and for tests and benches: its master and workers are those of any standalone
+cluster. The configuration that it writes is an example to copy: a secret, small logs, folders that are cleared.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Cluster:
             environment={"SPARK_LOCAL_DIRS": str(self.work(number) / "tmp")})
 
     def prepare(self) -> None:
-        """Write the configuration, but for one that is there; clear away what executors have left."""
+        """Write the configuration unless it exists; delete what executors have left."""
         self.conf.mkdir(parents=True, mode=0o700, exist_ok=True)
         defaults = self.conf / "spark-defaults.conf"
         if not defaults.exists():

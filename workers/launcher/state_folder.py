@@ -73,9 +73,9 @@ def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def keep_private(variables: Mapping[str, str]) -> None:
-    """Let what this process writes be its user's alone, and the state folder, where it is there, be closed to others.
+    """Close new files of this process, and an existing state folder, to other users.
 
-    Raises ``CannotStart`` where it holds what is not Weir's, as `lock` does.
+    Raises ``CannotStart`` if the folder holds files that are not Weir's, as `lock` does.
     """
     os.umask(0o077)
     data_dir = data_dir_of(variables)
@@ -98,7 +98,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def lock(data_dir: Path) -> TextIO:
-    """Take the folder for this process, making it where there is none; keep the result for as long as it is used.
+    """Lock the folder for this process, and make it if it is missing; keep the result open while the folder is in use.
 
     The kernel drops the lock with the process, so one that was killed leaves nothing to clear up.
     """
@@ -128,10 +128,10 @@ def lock(data_dir: Path) -> TextIO:
 
 
 def _close_to_others(data_dir: Path) -> None:
-    """Take what other users of the machine may do in the folder away: it holds the database and the broker's password.
+    """Take other users' rights in the folder away: it holds the database and the broker's password.
 
-    A folder that was there before is changed where it is empty or Weir's; of any other the user decides. Slots behind
-    the second wall, which are another user, pass through it to their own folders: that stays.
+    An existing folder is changed if it is empty or Weir's; else the user decides. Slots behind the second wall are
+    another user, and pass through it to their own folders: that right stays.
     """
     mode = stat.S_IMODE(data_dir.stat().st_mode)
     if mode & 0o077 in (0, PASSED_THROUGH):

@@ -22,9 +22,9 @@ class AnswerTooLarge(psycopg.OperationalError):
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that ends where one answer is larger than there is room for; of a stream each row is one.
+    """A connection that ends if an answer is larger than its bound; in a stream each row is an answer.
 
-    ``most_bytes`` is set for all connections that are made of a class: see `bounded_by`.
+    ``most_bytes`` is set for all connections of a class: see `bounded_by`.
     """
 
     most_bytes: int

@@ -129,9 +129,9 @@ def _as_boolean(value: Any) -> bool:
 
 
 def as_timestamp(value: Any, *, unit_ms: float = 1.0, zone: str | None = None) -> datetime:
-    """A time, of ISO 8601 or of a number of units since the epoch; in that zone where it has none, or in UTC.
+    """A time from ISO 8601, or from a number of units since the epoch. A time without a zone is in ``zone``, or in UTC.
 
-    A whole number is just that time, or none of microseconds; what is behind a number's point is rounded to them.
+    A whole number must be a whole number of microseconds; decimal places are rounded to microseconds.
     """
     if isinstance(value, WrittenNumber | int | float) and not isinstance(value, bool):
         return _EPOCH + timedelta(microseconds=_microseconds(value, unit_ms))
@@ -154,7 +154,7 @@ def _microseconds(value: WrittenNumber | int | float, unit_ms: float) -> int:
 
 
 def _as_binary(value: Any) -> bytes:
-    """Bytes; of a text those that it has in base64, as sinks write them."""
+    """Bytes; a text is decoded from base64, which sinks write."""
     return base64.b64decode(value, validate=True) if isinstance(value, str) else bytes(memoryview(value))
 
 

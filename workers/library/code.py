@@ -89,7 +89,7 @@ def _read(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _spec(name: str) -> ModuleSpec | None:
-    """Where a module is, without importing the packages that it is in."""
+    """The place of a module, without importing its packages."""
     path, *parts = name.split(".")
     try:
         spec = find_spec(path)

@@ -35,7 +35,7 @@ class ExactSum:
         return cls(int(mantissa, 16), int(exponent)) if separator else cls(special=float(text))
 
     def __str__(self) -> str:
-        """Text that is equal exactly where the sums are: 1.5 is ``3p-1``."""
+        """A text that is equal exactly for equal sums: 1.5 is ``3p-1``."""
         return f"{self.mantissa:x}p{self.exponent}" if self.special is None else str(self.special)
 
     def __add__(self, other: ExactSum) -> ExactSum:

@@ -95,7 +95,7 @@ def first_document(first: FirstDataflow) -> dict[str, Any]:
 
 
 def _declared(first: FirstDataflow) -> dict[str, Any]:
-    """The columns of the source: fields that are wanted, and those in which wanted values are."""
+    """The columns of the source: wanted fields, and fields that contain wanted values."""
     fields = {column.name: column.type for column in first.columns if not column.path}
     for column in first.columns:
         if column.path:

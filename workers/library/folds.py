@@ -146,8 +146,8 @@ class Interpolate:
     """``step`` takes a value, its time and its observation, and gives (value, whether it was filled in).
 
     A missing value becomes the mean of the last ``window`` readings, or lies on the line through them; without any
-    it stays missing. What was filled in is no reading: later gaps are filled from real ones. Observations that are not
-    among the ``fields``, where there are any, stay as they are.
+    it stays missing. Later gaps are filled from real readings, not from filled-in values. With ``fields``, other
+    observations stay as they are.
     """
 
     window: int

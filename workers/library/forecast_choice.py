@@ -1,8 +1,8 @@
-"""The choice of a forecast, learned: a neural network reads how much the last hour varied, and says which is best.
+"""The learned choice of a forecast: a neural network reads how much the last hour varied, and names the best method.
 
 After Frincu, Chelmis, Noor and Prasanna, "Accurate and Efficient Selection of the Best Consumption Prediction Method in
 Smart Grids" (2014), as Kumbhare's thesis (2016, 3.6) guards alternates by it. The network is a model as numbers
-(`models`), so what chooses needs no library. `ForecastChoice` is a fold: what it chooses follows from what it was told.
+(`models`), so choosing needs no library. `ForecastChoice` is a fold: its choice follows from its events.
 """
 
 from __future__ import annotations

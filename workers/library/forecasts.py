@@ -273,7 +273,7 @@ RANDOM = "random"
 
 
 def method_of(name: str, *, seed: int, customer: str, hour: int) -> str:
-    """The method that forecasts an hour: the one that is named, or any, where that is `RANDOM`.
+    """The method that forecasts an hour: the named one, or for `RANDOM` one by chance.
 
     Parameters
     ----------
@@ -303,8 +303,8 @@ def forecast(name: str, history: LoadHistory, fit: Any) -> np.ndarray | None:
 
 
 def error_of(actual: np.ndarray, forecast_: np.ndarray) -> float | None:
-    """The mean absolute error of the readings that came, each as a share of the reading (MAPE, not in percent); None
-    where none came that is not zero, or where that is no number."""
+    """The mean absolute error, each as a share of its reading (MAPE, not in percent); None without a reading other than
+    zero, or if the mean is not finite."""
     counts = ~np.isnan(actual) & (actual != 0)
     if not counts.any():
         return None

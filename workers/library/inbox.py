@@ -18,7 +18,7 @@ def inboxes(environment: Mapping[str, str] | None = None) -> tuple[Path, ...]:
 
 
 def inbox_path(name: str) -> Path:
-    """The folder of that name below an inbox: the first that is there, or where it would be.
+    """The folder of that name below an inbox: the first that exists, else its place in the first inbox.
 
     Raises
     ------

@@ -1,9 +1,9 @@
-"""Values of events as JSON: numbers by their text, what is not finite by one rule, and lists of which one item that is
-damaged takes no others with it.
+"""Values of events as JSON: numbers by their text, one rule for infinite ones and NaN, and lists in which a damaged
+item spoils no other.
 
-A number that a 64-bit integer or a double does not write as it came keeps its text (``WrittenNumber``): 1.10 is not 1.1
-to a column of text, and of 37 digits none is lost to a decimal. NaN and Infinity are no JSON (RFC 8259); as texts, and
-so in quotes, they are values of a column of doubles.
+A number that a 64-bit integer or a double would write differently keeps its text (``WrittenNumber``): 1.10 is not 1.1
+to a column of text, and a decimal of 37 digits loses none. NaN and Infinity are no JSON (RFC 8259); as texts, and so in
+quotes, they are values of a column of doubles.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def json_ready(value: Any) -> Any:
 
 
 def shown(event: Mapping[str, Any]) -> dict[str, Any]:
-    """An event for whoever looks, as JSON has it: of a value that is very long its beginning, and how long it is."""
+    """An event for display, as JSON: a very long value is cut, with its length."""
     return {name: _beginning(json_ready(value)) for name, value in event.items()}
 
 

@@ -1,8 +1,8 @@
-"""Rows of some keys on their way from fold stores to another one of the node, while batches go on with those.
+"""Bringing rows of some keys from fold stores to another store of the node, while batches go on with the former.
 
-First all rows of the keys come, then in rounds what has changed since (``store_changes``), and at last what has changed
-up to the version that counts. Nobody rests for that but at last, and then for the last round alone. Whoever stops
-between two rounds goes on with the next one: a store that is brought so says itself as of when it has whose rows.
+First all rows of the keys are brought, then in rounds the changes since (``store_changes``), and last the changes up to
+the final version. Queries rest only for that last round. A process that stops between two rounds goes on with the next
+one: the store itself records up to which version it has each giver's rows.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class GivenRows:
 
 
 def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
-    """Bring a store to where these givers' rows are, and nobody else's; about how many characters that took.
+    """Bring a store to exactly the rows of these givers; about how many characters that took.
 
     Parameters
     ----------
     store : str
-        The store, which is made where there is none. Its fold has not begun.
+        The store, which is made if it is missing. Its fold has not begun.
     givers : mapping of str to GivenRows
-        By the giver's name. No key counts of two of them.
+        By the giver's name. No two of them give the same key.
 
     Raises
     ------

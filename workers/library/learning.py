@@ -1,8 +1,8 @@
-"""Learning and predicting as folds: which events a model is learned from, and which model an event is predicted by,
-follow from the order of the events alone.
+"""Learning and predicting as folds: the order of the events alone decides which events a model learns from, and by
+which model an event is predicted.
 
-scikit-learn fits the models, on one thread and from a fixed seed, so that the same events give the same model; what it
-finds is written as plain numbers (`models`).
+scikit-learn fits the models, on one thread and from a fixed seed, so that the same events give the same model. A fitted
+model is written as plain numbers (`models`).
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _network(values: np.ndarray, targets: Sequence[str], neurons: int) -> dict[s
 def goodness(
     model: dict[str, Any], rows: Sequence[Sequence[float]], targets: Sequence[float | str]
 ) -> float | None:
-    """The share of targets that a classifier gets right; of others R², None where all targets are equal."""
+    """The share of targets that a classifier gets right; for other models R², None if all targets are equal."""
     predicted = [apply(model, row) for row in rows]
     if model["kind"] in CLASSIFIERS:
         return sum(guess == target for guess, target in zip(predicted, targets, strict=True)) / len(targets)

@@ -1,8 +1,8 @@
 """Tables to look something up in: read as a whole, kept in each Python worker, and read again after a while.
 
-For tables of up to some hundred thousand rows that are asked about with every event; one that is larger, or must be as
-new as the event, is asked row by row by ``sql_lookup``. A table comes from a replay folder (CSV, Parquet) or from a
-database that is only read (`databases`). While it cannot be read again, what was read last goes on serving.
+It is for tables of up to some hundred thousand rows that are used for every event. A larger table, or one that must be
+as new as the event, is queried row by row by ``sql_lookup``. A table comes from a replay folder (CSV, Parquet) or from
+a read-only database (`databases`). While it cannot be read again, the last rows stay in use.
 """
 
 from __future__ import annotations

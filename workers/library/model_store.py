@@ -87,7 +87,7 @@ def store_version(broker: redis.Redis, model: ModelName, stored: StoredVersion, 
     broker : Redis
         A client with decoded answers.
     stored : StoredVersion
-        The version to store; one that is there under the same number is replaced.
+        The version to store; it replaces a version of the same number.
     """
     key, number = model.key, stored.version.partition("-")[0]
     member = f"{number:0>12}|{stored.version}"  # of one moment, the later one counts as newer

@@ -171,7 +171,7 @@ class Line:
             self._socket_copy = None
 
     def _cut(self) -> None:
-        """The deadline: whoever waits for the other side hears that it has ended."""
+        """End the exchange at its deadline: a thread that waits for the other side gets the end of the connection."""
         self._is_late = True
         handle = self._socket_copy
         with suppress(OSError):

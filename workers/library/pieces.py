@@ -1,6 +1,6 @@
-"""The states in a fold store as a fold has them in a batch: mappings that read an entry when it is asked for.
+"""The states of a fold store as lazy mappings for a batch: an entry is read when it is asked for.
 
-What is taken out may be changed in place; what is other than it was is written at the end.
+Entries may be changed in place; changed ones are written at the end.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class StoredMapping(MutableMapping[str, Any]):
         return [*stored, *(member for member, moment in moments if moment is not None and moment <= upto)]
 
     def soonest(self, *, after: int | None = None, where: Callable[[Any], bool] | None = None) -> int | None:
-        """The time at which the first of them is due, as `soonest` has it; None where none will be."""
+        """The time at which the first entry is due, as of `soonest`; None if none will be."""
         stored = next((due for member, due in self._batch.soonest(*self._owner_part, after=after)
                        if member not in self._stored_rows and (where is None or where(self._peek(member)))), None)
         in_memory = _soonest(self._values.values(), self._moment, after, where)

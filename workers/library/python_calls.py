@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 STOP, MARK = "stop", "mark"
 PROBLEM = "problem"  # the column that says why an event has no result
 ON_ERROR = Parameter(
-    "on_error", "string", "What is done where the function raises, or gives what is not declared: stop the query, or "
-    f"go on with the events that it can do; the others have no values, and the reason as “{PROBLEM}”.", default=STOP,
+    "on_error", "string", "What is done if the function raises, or returns something undeclared: stop the query, or "
+    f"go on, and give the events concerned no values but the reason as “{PROBLEM}”.", default=STOP,
     choices=(STOP, MARK), added=True)
 LONGEST = 300
 

@@ -143,7 +143,8 @@ def python_by_key_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns
 
 
 def _output_columns(columns: Mapping[str, str], on_error: str) -> dict[str, str]:
-    """What comes out besides Weir's own: what is declared, and where errors are marked, why there is no result."""
+    """The output columns besides Weir's own: the declared ones, and the reason for a missing result if errors are
+    marked."""
     return {**columns, **({PROBLEM: "string"} if on_error == MARK else {})}
 
 

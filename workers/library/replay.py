@@ -2,7 +2,7 @@
 
 A recording is read once on each node and kept as an Arrow file that Python workers map into memory, beside a schedule
 of when each event is due. An event is the recording's line (``senml``, ``csv``, ``json`` or ``xml``) or, from Parquet,
-its columns. The event time is the recorded one, where there is one.
+its columns. The event time is the recorded one, if the recording has any.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def folded_by(instead: Callable[[FoldedStream], DataFrame]) -> Iterator[None]:
 
 
 def task_being_built() -> str:
-    """The running task that is being built, where one is."""
+    """The running task that is being built; empty without one."""
     folds = _BUILDING.get()
     return "" if folds is None else folds.task
 
@@ -299,7 +299,7 @@ def frame_of(kinds: Mapping[str, str], results: Sequence[Sequence]) -> pd.DataFr
 def fold_rows(
     fold: Fold, states: StatesByKey, columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
 ) -> list[tuple]:
-    """The output rows of a batch, in order. Where it has the column ``TOLD``, ``fold.tell`` takes what that says first.
+    """The output rows of a batch, in order. In a batch with the column ``TOLD``, ``fold.tell`` takes its values first.
 
     Parameters
     ----------

@@ -73,7 +73,7 @@ _OPEN: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
 
 
 def opened(store: Path) -> sqlite3.Connection:
-    """A store's connection, which stays open for later batches. One that is in a batch is never closed for others."""
+    """A store's connection, which stays open for later batches. It is never closed for others during a batch."""
     connection = _OPEN.pop(store, None) if store.exists() else None
     connection = _OPEN[store] = connection or connected(store)
     idle = [path for path, opened in _OPEN.items() if path != store and not opened.in_transaction]

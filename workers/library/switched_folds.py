@@ -1,12 +1,13 @@
 """Alternates with state: one fold for all of them, of which the one that is on takes each event (thesis [3], 3.2).
 
-Spark must find a fold in every batch of its query, or its state is lost. So what is around the folds of alternates may
-be left out of a batch, and the fold may not: there is one, and it is told with each event which alternate is on.
+Spark must find a fold in every batch of its query, or the fold's state is lost. So a batch may leave out what surrounds
+the folds of alternates, but not the fold. There is a single fold, and each event tells it which alternate is on.
 
-- `shared_state`: what is around the folds is the same, and they go on with one state. Each event may have another one.
-- `switched_states`: one alternate a batch, with any number of folds: the first of all alternates are one, and so are
-  the second ones. A state is that of the alternate that last got an event; another begins without. Where one warms up
-  beside it, that one has a state of its own, and goes on with it when it is switched on.
+- `shared_state`: the surroundings of the folds are the same, and all alternates use one state. Each event may have
+  another alternate.
+- `switched_states`: one alternate a batch, with any number of folds: the first folds of all alternates are one, and so
+  are the second ones. The state belongs to the alternate that last got an event; another one begins with an empty
+  state. An alternate that warms up beside it has a state of its own, and goes on with that when it is switched on.
 """
 
 from __future__ import annotations
@@ -68,24 +69,23 @@ def switched_states(
 ) -> DataFrame:
     """The output of alternates of which one is on in a batch, each with any number of folds.
 
-    The first event of a batch goes through all folds, ahead of what they read. So each of them learns which alternate
-    got an event, whether or not something reaches the fold. Its batch is done before anything behind it is read: what
-    goes past a fold waits, and a query has the same folds in the same order, whatever is on.
+    The first event of a batch goes through all folds, ahead of their inputs. So each fold learns which alternate is on,
+    even if no event reaches it. A fold finishes its batch before anything behind it is read: events that bypass a fold
+    wait, and a query has the same folds in the same order, whatever is on.
 
     Parameters
     ----------
     one_of : callable
-        Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
+        Takes a stream for each alternate, all with the same columns; gives in each batch the one that is on.
     working : callable
-        Takes a stream; says which alternates work in the batch (`scheduler.model.warm_up.working`).
+        Takes a stream; gives the working alternates of the batch (`scheduler.model.warm_up.working`).
     headed : callable
         Takes a stream; gives the first event of each batch, once all of it is there, and the stream, for any number of
         readers behind that.
     both_of : callable, optional
-        Given where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
+        For alternates that warm up: as ``one_of``, but also with the stream of the one that warms up.
     begins : bool, optional
-        True where an alternate that is switched on begins without state. Otherwise the n-th folds of all have one
-        state.
+        True if an alternate that is switched on begins without state; else the n-th folds of all share one state.
     """
     from pyspark.sql import functions as F
 
@@ -188,12 +188,12 @@ def _joint_fold(
 
 
 def fold_of(build: Build, events: DataFrame) -> FoldedStream:
-    """The one fold that is in what a function makes of a stream.
+    """The single fold in the stream that a build function makes.
 
     Raises
     ------
     NotOneFold
-        There is none, or another one behind it.
+        There is no fold, or a second one behind it.
     """
     fold = _result_and_fold(build, events)[1]
     if fold is None:
@@ -339,7 +339,7 @@ def _own_names(columns: StructType, index: int) -> dict[str, StructField]:
 
 
 def _pass_first(width: int) -> Work:
-    """Lets the first event of a batch go by: so many columns, of which the last says what it is."""
+    """Lets the first event of a batch pass: of ``width`` columns the last one marks it."""
     return lambda states, frame: [*[[None]] * (width - 1), [_FIRST]]
 
 

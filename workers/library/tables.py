@@ -38,7 +38,7 @@ SQL_LOOKUP = TaskType(
         Parameter("columns", "list", "The query's columns in their order, each “name” or “name:type” (string, double, "
                   "bigint, boolean, timestamp).", required=True, items="string"),
         Parameter("rows", "string", "first: one event for each, its columns null where nothing is found; all: an event "
-                  "for each row, none where there is none.", default="first", choices=("first", "all")),
+                  "for each row, and none without rows.", default="first", choices=("first", "all")),
         PATIENCE, ON_ERROR,
     ),
     cost_us=300,

@@ -193,7 +193,7 @@ def train_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
 
 
 def _key(values: Mapping[str, Any], *, added: Sequence[str]) -> list[str]:
-    """The columns of the key; none where there is one model for all events."""
+    """The columns of the key; empty for one model of all events."""
     if not values["by"]:
         return []
     if values["model"] is not None:

@@ -1,16 +1,16 @@
 """Marks of event time: how far the events of each partition have come, kept in the state of a fold.
 
-An event's number says which partition of which source it came from (``partition_of``). The **mark** of a
-partition is the latest time that has come in it, less the lateness that is waited for: what is at or before it is
-settled there. An event moves its own partition's mark alone, and no further than to its arrival (``_born``, plus what
-the config lets it be ahead): so neither a lagging partition nor a clock that is fast decides for others.
+An event's number says which partition of which source it came from (``partition_of``). The **mark** of a partition is
+the latest event time in it, less the lateness that is waited for: nothing at or before the mark is waited for. An event
+moves the mark of its own partition alone, and no further than to its arrival (``_born``, plus the margin of the
+config): so neither a lagging partition nor a fast clock decides for others.
 
-What waits for several partitions waits for the one that is furthest behind. One that is **silent**, from which nothing
-has arrived for `hold_ms`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
+A result of several partitions waits for the one that is furthest behind. A **silent** partition, from which nothing has
+arrived for `hold_ms`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
 
-Whoever sees the events of some keys only is **told** of the others by the writer that divides the stream
+A bundle that gets only some keys is **told** of the others by the writer that divides the stream
 (``PartitionMarks.java``): before an event, and behind the last one of a batch, how far each partition has come since
-(`marks_in`). So its marks are at each of its events where they are for who sees all.
+(`marks_in`). So at each of its events its marks are those of a reader of all events.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def advance(partition: dict[str, Any], time: int, born: int, punctuality: Punctu
 
 
 def reach(partition: dict[str, Any], time: int, punctuality: Punctuality) -> None:
-    """Move a partition's mark on where it has come as far as that time."""
+    """Move a partition's mark forward to that time, if it is later."""
     partition["mark"] = max(partition["mark"], time - punctuality.lateness)
 
 

@@ -304,7 +304,7 @@ class JoinFold:
         return state.get("late", 0)
 
     def _hear(self, state: dict, name: str, born: int) -> list[tuple]:
-        """Note that something of a partition has arrived; what comes out where another one has fallen silent."""
+        """Note an arrival in a partition; the results that are final because another partition has become silent."""
         if watermarks.is_of_one_mark(state):
             watermarks.divide(state, state.pop("mark", None), born, self)
             state.update(swept=NEVER, sides="LR", begun=born)

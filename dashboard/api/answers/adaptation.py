@@ -21,8 +21,8 @@ class AdaptationFigures(Answer):
 class GoalsAnswer(Answer):
     """The goals of adaptation for a dataflow, as ``chosen``, by its ``document``, or by ``nobody``.
 
-    ``now`` is what it reaches now, null where nothing is measured. ``switchable`` are its tasks that may be switched,
-    and ``mode`` is what its team lets adaptation do. ``why`` says why it is left as it is, or what was decided last.
+    ``now``: what it reaches now, null without measurements; ``switchable``: its tasks that may be switched; ``mode``:
+    what its team lets adaptation do; ``why``: the reason why it is left alone, or the last decision.
     """
 
     id: str

@@ -30,18 +30,18 @@ _answers: dict[type, type[Answer]] = {}
 def answer_of(
     kind: type, *, name: str = "", about: str = "", without: Collection[str] = (), **others: Any
 ) -> type[Answer]:
-    """The answer that is a frozen dataclass or a typed dictionary as it stands: its fields, and what it says of itself.
+    """The answer with the fields and the description of a frozen dataclass or a typed dictionary.
 
-    What it holds of such types is answered so, too. Each has one name: its own where none is given the first time.
+    Fields of such types become answers too. Each type has one answer, named at the first call: by default as the type.
 
     Parameters
     ----------
     about : str, optional
-        In the place of what the type says of itself.
+        The description, in place of the type's own.
     without : collection of str, optional
-        Fields that are no client's business.
+        Fields that clients do not get.
     **others : type
-        Of fields that the answer has besides, or as something else.
+        The types of further fields, or of fields that have another type in the answer.
     """
     if kind not in _answers:
         types = get_type_hints(kind, include_extras=True)

@@ -46,7 +46,7 @@ class RoundAnswer(Answer):
     promise: str
     bounds: list[BoundRow]
     within_s: float
-    why: str = Field(description="What came of it, with figures where there are some")
+    why: str = Field(description="The outcome, with its figures")
     begun: str
     changed: str | None = Field(description="When its change was in force")
     ended: str | None

@@ -1,4 +1,4 @@
-"""Answers about dataflows: as they are submitted, and what runs of them."""
+"""Answers about dataflows: their documents, and their running tasks."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class CheckedDataflow(Answer):
 
 
 class Column(Answer):
-    """A column of a stream; its type as Spark writes it, null where it is not known."""
+    """A column of a stream; its type as Spark writes it, null if unknown."""
 
     name: str
     type: str | None

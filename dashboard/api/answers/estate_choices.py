@@ -11,7 +11,7 @@ PacingWay = answer_of(pacing_choice.PacingKind, name="PacingWay")
 
 
 class PacingAnswer(Answer):
-    """The way in force (``is_chosen``: by an administrator, else by the environment), and all that there are."""
+    """The way in force (``is_chosen``: by an administrator, else by the environment), and all ways."""
 
     pacing: str
     is_chosen: bool

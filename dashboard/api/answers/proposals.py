@@ -41,9 +41,9 @@ class BillChangeAnswer(Answer):
 
 
 class DifferenceTask(Answer):
-    """A task before and after: ``started``, ``reused``, ``stopped``, or a ``neighbour``: one of a touched dataflow that
-    stays as it is. ``name`` is what the submitted dataflow calls it, of a neighbour what the first touched one does;
-    ``used_by`` are other dataflows; ``on`` is the alternate by which a dynamic one is done then, empty of others."""
+    """A task before and after: ``started``, ``reused``, ``stopped``, or a ``neighbour``, an unchanged task of a touched
+    dataflow. ``name``: its name in the submitted dataflow, of a neighbour in the first touched one; ``used_by``: other
+    dataflows; ``on``: the alternate of a dynamic task that is on then, empty for others."""
 
     id: str
     name: str

@@ -15,7 +15,7 @@ Load = answer_of(promise.Load)
 
 
 class BoundAnswer(Answer):
-    """The distance of a mapping from the best one: what it reached, and the least that is possible."""
+    """A mapping against the best one: its result, and the lower bound of any mapping's."""
 
     reached: float
     least: float

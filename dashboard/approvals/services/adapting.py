@@ -80,13 +80,13 @@ class PlanActuator:
     kind : PlanKind
         The kind of plan; the target of a decision is the dataflow's id.
     options : callable
-        The options of the plan, from the decision as it is stored; None where that is there no more.
+        The options of the plan, from the stored decision; None if its subject is gone.
     outdated : callable, optional
-        The reason why a round whose plan waits for its reviewers is better given up; empty where it is not.
+        The reason to give up a round whose plan waits for its reviewers; empty without one.
     lapsed : callable, optional
-        The reason why the plan's changes are undone, though nobody took it back; empty where it is not.
+        The reason why the plan's changes no longer hold, though nobody took it back; empty if they hold.
     others : mapping of Aspect to PlanActuator, optional
-        By what a decision changes: who proposes it, where that is a plan of another kind.
+        By aspect that a decision changes: the actuator, if it needs a plan of another kind.
     """
 
     kind: PlanKind

@@ -95,7 +95,8 @@ def resolve_thread(*, actor: User, proposal_id: UUID | str, comment_id: int, res
 
 
 def see_mentions(*, actor: User, proposal: Proposal) -> None:
-    """Whoever opens a proposal has seen where they are named in it: nobody else's business, so it leaves no row."""
+    """Note that a reader of a proposal has seen the comments that name them. It concerns nobody else, so it is not
+    audited."""
     unseen = Mention.objects.filter(user=actor, seen=False, comment__proposal=proposal)
     if not unseen.exists():
         return

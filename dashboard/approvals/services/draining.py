@@ -110,7 +110,7 @@ def _take_back(proposal_id: UUID) -> Proposal | None:
 
 
 def _propose(outgoing: Outgoing, *, node: str, lost: Collection[str], at: datetime) -> Proposal | None:
-    """A move that is carried out as soon as it is planned; None where the query stands otherwise by now."""
+    """Propose a move that is enacted as soon as it is planned; None if the query has changed by now."""
     with audited(actor=None, verb="dataflow.move_off", team=outgoing.record.team) as audit:
         lock_generation()
         audit.subject = outgoing.record

@@ -98,7 +98,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
 
 
 def _end_what_fails(record: DataflowRecord) -> None:
-    """End plans of a dataflow that fail, as taken back: it is removed, and with it what they began."""
+    """End a removed dataflow's failed plans, as taken back: the removal covers what they began."""
     for failed in Proposal.objects.select_for_update().filter(dataflow=record, status=FAILED):
         move_proposal(failed, ROLLING_BACK)
         failed.finished_at = timezone.now()
@@ -217,10 +217,9 @@ def require_undoable(proposal: Proposal, *, actor: User | None) -> None:
 
 
 def _options_as_it_was(removal: Proposal) -> dict[str, Any]:
-    """The options by which a dataflow that is being removed comes back: joining as it did last, by the schedule that it
-    ran by.
+    """The options by which a removed dataflow comes back: it joins as it did last, with the schedule that it ran by.
 
-    Where all of it goes on for others there is nothing to schedule.
+    If all of it goes on for others, there is nothing to schedule.
     """
     before = plans_in_force([removal.dataflow_id]).get(str(removal.dataflow_id))
     ran_by = PlanRecord.objects.values_list("options", flat=True).get(pk=before.plan_id) if before else {}

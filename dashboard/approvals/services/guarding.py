@@ -1,9 +1,8 @@
-"""Actions of Weir so that no team slows another: it pauses what its team chose to have paused, or what can only fail
-again.
+"""Pauses by Weir, so that no team slows another: of slow readers whose teams chose that, and of tasks that only fail.
 
-None waits for an approval: a pause is what the dataflow's team chose beforehand, or of a dataflow that gives nothing as
-it is. Each is a proposal without an author, with its reason. Slow tasks within a query are a controller's
-(`scheduler.controllers.task_isolation`); that they are slow is noted here, every few seconds.
+No pause waits for an approval: either the dataflow's team chose it beforehand, or the dataflow produces nothing anyway.
+Each is a proposal without an author, with its reason. Slow tasks within a query are noted here every few seconds, and
+left to a controller (`scheduler.controllers.task_isolation`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ WHY_FAILED_PAUSED = (
 
 
 def guard(*, at: datetime) -> list[Proposal]:
-    """Look for readers and tasks that slow others, and propose what is due; which proposals were made."""
+    """Look for readers and tasks that slow others, and pause those that are due; the proposals that were made."""
     reading = jobs.read_live([], {})
     if not reading.available:
         return []
@@ -46,7 +45,7 @@ def guard(*, at: datetime) -> list[Proposal]:
 
 
 def _to_pause(reports: Reports) -> list[DataflowRecord]:
-    """The running dataflows that need a reader which is behind, where they all chose to be paused then."""
+    """The running dataflows that need a slow reader, if all of them chose to be paused then."""
     readers = [
         reader for node in reports.values() for reader, spill in node.spills.items()
         if spill.when_behind == behind.PAUSE]
@@ -57,9 +56,9 @@ def _to_pause(reports: Reports) -> list[DataflowRecord]:
 
 
 def _to_rest(reports: Reports) -> list[tuple[DataflowRecord, str]]:
-    """The dataflows whose failed tasks keep others waiting, and these tasks.
+    """The dataflows whose failed tasks keep others waiting, each with its failed task.
 
-    A query whose failed task rests already is tried again.
+    A query whose failed task rests by now is tried again.
     """
     given_up = given_up_for_others(reports)
     if again := [query.query for query in given_up if not query.failed]:
@@ -72,7 +71,7 @@ def _to_rest(reports: Reports) -> list[tuple[DataflowRecord, str]]:
 
 
 def _pause(record: DataflowRecord, reason: str, *, failed: str = "") -> Proposal | None:
-    """A proposal of Weir's own that is carried out as soon as it is planned; None where one is under way already.
+    """Propose a pause in Weir's name, which is enacted as soon as it is planned; None where one is under way already.
 
     ``reason`` is a sentence for the dataflow's users, ``failed`` the running task that failed.
     """

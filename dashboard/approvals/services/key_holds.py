@@ -42,14 +42,14 @@ def switch_key(
     key : sequence of str
         The values of the key's columns, in the order of the task's ``by``: numbers and booleans as texts.
     hold_s : float, optional
-        For how long, whatever chooses for keys: from a minute to 31 days, an hour where nothing is said.
+        For how long it holds, whatever the task's policy: from a minute to 31 days; an hour by default.
 
     Raises
     ------
     InvalidValue
         The key has other columns, or is too long; or it cannot be held for so long.
     TooManyKeys
-        So many keys of the task are set by hand, or are to be.
+        The task has, or would have, too many keys that are set by hand.
     """
     require_hold(hold_s)
     element = running_element(viewer_of(actor), dataflow_id, task)

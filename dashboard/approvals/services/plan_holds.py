@@ -38,7 +38,7 @@ def enact_if_open(
         proposal.held = None
         proposal.save(update_fields=["held", "changed"])
         audit.details["why"] = (
-            "approvals have expired, those who gave them may give none any more, or others are asked as well: "
+            "approvals have expired, their authors may no longer approve, or further teams are asked: "
             f"{', '.join(team.slug for team in missing)}")
         return
     closed = closure_of((ask.team for ask in demands), at=at)
@@ -59,10 +59,10 @@ def is_any_held() -> bool:
 
 
 def enact_held(*, at: datetime) -> list[UUID]:
-    """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
+    """Execute approved plans that were held and are no longer hindered; the ids of their proposals.
 
-    One whose approvals have expired meanwhile, or whose approvers may approve no more, waits for others; so does one
-    that other teams share by now.
+    A plan waits for new approvals if some have expired meanwhile, if their authors may no longer approve, or if other
+    teams share it by now.
     """
     enacted = []
     for proposal_id in _held_proposals().values_list("pk", flat=True):

@@ -1,4 +1,4 @@
-"""Forgetting what plans of long ago said in detail: who approved which digest, when, and what became of it stays."""
+"""Deletion of the documents of old plans. Their digests, approvals and outcomes stay."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from dashboard.plans.models import PlanRecord
 from scheduler.model.plan_kinds import names_where
 
 FORGOTTEN = "plan.forget"
-READS_FOR = timedelta(days=30)  # older plans are not looked at for what they were made from: few were in review so long
+READS_FOR = timedelta(days=30)  # older plans are not looked at for read sets: few were in review so long
 MOST_AT_ONCE = 500  # plans of one transaction: the next round goes on
 
 
 def forget_plans(at: datetime) -> int:
-    """Empty the documents of plans that ended longer ago than they are kept; of how many.
+    """Empty the documents of plans that ended longer ago than ``PLANS_KEEP_DAYS``; of how many.
 
-    Kept are those that a dataflow runs by, those with a schedule that was in force, which its outcome is held
-    to, and those that can still be taken back. What a plan was made from goes as soon as it is before no reviewers.
+    Three sorts of plans keep theirs: those by which a dataflow runs, those whose schedule was in force (its outcome is
+    compared with them), and those that can still be taken back. The read set of a plan is emptied as soon as the plan
+    no longer waits for reviewers.
     """
     young = PlanRecord.objects.filter(created__gte=at - READS_FOR)
     young.exclude(reads="").exclude(proposal__status=PENDING).update(reads="")

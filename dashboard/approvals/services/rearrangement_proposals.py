@@ -125,10 +125,10 @@ def switch_alternate(
     Parameters
     ----------
     hold_s : float, optional
-        The time of the hold then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
-        it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.
+        For how long the alternate is held, whatever policies want: from a minute to 31 days; an hour by default. With
+        it the alternate may be the one that is on already. If another one is warming up, that ends.
     at_once : bool, optional
-        True if it does not warm up, or no longer, where the task's alternates do.
+        True if it is switched on without warming up, or before that is over.
     """
     require_hold(hold_s)
     hold_options = {} if hold_s is None else {"hold_s": hold_s}

@@ -14,10 +14,10 @@ from scheduler.model.plan import Plan
 
 
 def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
-    """Put a plan before the teams that it concerns, by the rules that each has now; what they demand, by their names.
+    """Put a plan before the teams that it concerns, by their present rules; the demands, by team.
 
-    Where another plan stands for it by now, those are asked as well that it concerns besides, and those that agreed
-    beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
+    If the plan was made anew, teams are asked as well that it concerns only now, and teams whose rules agreed
+    automatically to the former plan and do not agree to this one. ``audit`` is that of the caller's command.
     """
     by_itself = _is_weirs(proposal) and (proposal.round is None or proposal.round.mode == ACTS)
     options = proposal.plan.options

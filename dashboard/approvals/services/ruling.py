@@ -35,7 +35,7 @@ def set_rules(*, actor: User, team: Team, rules: Rules, note: str = "") -> TeamR
     Returns
     -------
     TeamRules
-        The version that counts now, or waits; None where the team has none and these are the default.
+        The version that counts now, or waits; None if the team has none and ``rules`` are the default.
 
     Raises
     ------

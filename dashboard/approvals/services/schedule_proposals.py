@@ -29,28 +29,27 @@ from scheduler.model.plan_kinds import SCHEDULE, names_where
 def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: ScheduleChoice | None) -> Proposal:
     """Propose that a dataflow runs by a schedule; its plan is computed, and reviewed like any other.
 
-    A submission that is not decided yet is planned anew with it (without one where ``choice`` is None); of a running
-    dataflow another schedule is proposed, in place of one that is proposed and not decided yet.
+    An undecided submission is planned anew with the schedule (without one if ``choice`` is None). For a running
+    dataflow another schedule is proposed, and replaces an undecided proposal of one.
 
-    Nothing is proposed that has no schedule here as things stand: `SchedulingProblem.require` says why. Its plan,
-    computed later, decides by what is there then.
+    A choice without a feasible schedule is refused now: `SchedulingProblem.require` says why. The plan itself is
+    computed later, from the estate as it is then.
 
     Parameters
     ----------
     actor : User
         At least engineer in the dataflow's team.
     choice : ScheduleChoice, optional
-        The pair, rate and routing. Which slots that takes is worked out with the plan, from the profiles and the estate
-        as they are then.
+        The pair, rate and routing. The slots follow with the plan, from profiles and estate as they are then.
 
     Raises
     ------
     InvalidTransition
-        It neither runs nor waits for a decision, or something of it is being enacted.
+        The dataflow neither runs nor waits for a decision, or a plan of it is being enacted.
     MissingProfile, RateNotHeld, InsufficientSlots, NotEnactable
         There is no such schedule here.
     InvalidBeginning
-        The submission is to begin with older events; what is scheduled begins now.
+        The submission is to begin with older events; a scheduled one begins now.
     """
     if choice is not None:  # before the estate is locked: it takes up to half a second
         viewer = viewer_of(actor)

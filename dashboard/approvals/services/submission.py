@@ -68,11 +68,11 @@ def submit_dataflow(
     Parameters
     ----------
     format : str, optional
-        ``json`` or ``yaml``; told from the text where it is not given.
+        ``json`` or ``yaml``; by default it follows from the text.
     fresh, begin
         The way in which it joins what is under way (`joining_options.options_of`).
     schedule : ScheduleChoice, optional
-        By which schedule it is to run; there has to be one here as things stand.
+        Its schedule, which has to be feasible at present.
     begin_from : str, optional
         The name of the team's savepoint from which it begins.
 
@@ -171,7 +171,7 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
 
 
 def asked_again(audit: Audit, proposal: Proposal, *, actor: User) -> Proposal:
-    """An open proposal is asked for once more: it gets a new plan where it has none that could be approved."""
+    """An open proposal that is asked for once more: it gets a new plan unless it has one that could be approved."""
     if proposal.status not in {STALE, UNPLANNABLE}:
         audit.nothing_changed()
         return proposal

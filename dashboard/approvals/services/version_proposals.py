@@ -1,4 +1,4 @@
-"""Proposing another version of a dataflow that runs: a new one, or one that it had before."""
+"""Proposing another version of a running dataflow: a new or an earlier one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The validity of waiting plans: each is held to the estate after every change of it, and before it is taken in.
+"""The validity of waiting plans: each is compared with the estate after every change of it, and before its enactment.
 
-The former is done outside of the change's transaction, by a job; the latter under the estate's lock, for one plan. So a
-change costs who makes it nothing for plans of others that wait, and nothing is enacted that was not looked at again.
+After a change a job does it, outside of the change's transaction: plans of others cost whoever makes the change
+nothing. Before an enactment it is done for the one plan, under the estate's lock: no plan is enacted without it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from scheduler.model.errors import WeirError
 from scheduler.model.plan import Plan
 from scheduler.read_set import Reads
 
-ROUNDS = 3  # in which the estate may move on; then the job of a later change goes on
+ATTEMPTS = 3  # while the estate changes; then the job of a later change goes on
 READ_AT_ONCE_CHARS = 400_000  # of what plans looked up: some 4,000 keys, as many as one statement may well name
-_Outcome = tuple[Plan, Reads | None] | WeirError  # or why it stands no more
+_Outcome = tuple[Plan, Reads | None] | WeirError  # or the reason why it no longer stands
 
 
 def is_any_behind() -> bool:
@@ -37,14 +37,14 @@ def is_any_behind() -> bool:
 
 
 def carry_over_waiting() -> int:
-    """Hold every pending plan of an older generation to the estate as it is; how many were.
+    """Compare every pending plan of an older generation with the estate as it is; how many there were.
 
-    What a change did not touch is noted as standing, many in one transaction. Each other one is carried over, renewed
-    or overtaken in a short transaction of its own. Nothing is computed under the estate's lock: where the estate moves
-    on meanwhile, the result is thrown away.
+    Plans that no change touched are noted as standing, many in one transaction. Each other one is carried over, made
+    anew or overtaken, in a short transaction of its own. Nothing is computed under the estate's lock: if the estate
+    changes meanwhile, the result is thrown away.
     """
     carried_count = 0
-    for _ in range(ROUNDS):
+    for _ in range(ATTEMPTS):
         generation = current_generation()
         older = Proposal.objects.filter(status=PENDING, plan__generation__lt=generation).select_related("plan")
         for some in _chunks(older.order_by("created")):
@@ -57,7 +57,7 @@ def carry_over_waiting() -> int:
 
 
 def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None:
-    """Carry one pending proposal's plan over to the estate as it is, or renew or overtake it.
+    """Carry one pending proposal's plan over to the estate as it is, make it anew, or overtake it.
 
     The caller holds the estate's lock and the proposal's, inside its own audited command, which it lets commit in any
     case.
@@ -70,7 +70,7 @@ def bring_up_to_date(proposal: Proposal, *, generation: int) -> WeirError | None
     Returns
     -------
     WeirError
-        Why the plan stands no more; None where it is of this generation now.
+        The reason why the plan no longer stands; None where it is of this generation now.
     """
     try:
         if plan_of(proposal.plan).generation == generation:
@@ -95,7 +95,7 @@ def _chunks(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
 
 
 def _hold(proposals: list[Proposal], generation: int) -> bool:
-    """Hold these to the estate; False where it has moved on since."""
+    """Compare these with the estate; False where it has changed since."""
     carrier = PlanCarrier(generation, [proposal.plan for proposal in proposals])
     touched = [proposal for proposal in proposals if not carrier.leaves_standing(proposal.plan)]
     untouched = {proposal.pk for proposal in proposals} - {proposal.pk for proposal in touched}
@@ -121,7 +121,7 @@ def _leave_standing(proposal_ids: Iterable[object], generation: int) -> bool:
 
 
 def _store(proposal: Proposal, outcome: _Outcome, generation: int) -> bool:
-    """Keep what became of one; False where the estate has moved on since it was computed."""
+    """Store the outcome for one proposal; False where the estate has changed since it was computed."""
     with audited(actor=None, verb="plan.settle", subject=proposal) as audit:
         audit.nothing_changed()  # what changes has rows of its own
         if lock_generation() != generation:

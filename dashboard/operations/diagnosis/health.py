@@ -94,7 +94,7 @@ def _sorted(unsorted: Iterable[Finding]) -> list[Finding]:
 
 
 def disk_finding(name: str, free_mb: float | None) -> Finding | None:
-    """The finding about the free space of a disk; None where there is enough, or it is not known."""
+    """The finding about the free space of a disk; None if there is enough, or if it is unknown."""
     if free_mb is None or free_mb >= settings.DISK_FREE_MB:
         return None
     if free_mb < FULL_MB:

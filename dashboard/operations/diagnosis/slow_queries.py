@@ -1,6 +1,6 @@
-"""Queries that one task holds up while others need a part of them: watched until it is known which task it is.
+"""Queries that one task holds up while others need a part of them: watched until the slow task is known.
 
-What is noted are measurements, so nothing is audited.
+The notes are measurements, so they are not audited.
 """
 
 from __future__ import annotations

@@ -34,7 +34,8 @@ _FULL = {
 
 
 def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
-    """A reader that is behind on a stream that others need; they are named, too, where it holds them back."""
+    """The finding about a reader that is behind on a shared stream; it names the other readers if they are held
+    back."""
     tasks = name_of_query(view, fragment)
     if not spill.refused:
         return Finding(

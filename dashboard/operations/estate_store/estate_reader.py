@@ -61,18 +61,18 @@ class LookUps(Mapping[str, T], Generic[T]):
 class StoredEstate:
     """The estate in the database, as a view for planning (`scheduler.model.ports.EstateView`).
 
-    What is looked up brings along, in one statement, what is looked up next: a dataflow its tasks, a task its fragment
-    and its users, a fragment its tasks.
+    A look-up also reads, in one statement, what is looked up next: with a dataflow its tasks, with a task its fragment
+    and its users, with a fragment its tasks.
 
-    Its answers are of one generation as long as that stands. Who stores what was planned with it does so under the
-    estate's lock and only at that generation; what was read while the estate moved on is thrown away with the plan.
+    All answers are of one generation while that lasts. A plan made with them is stored under the estate's lock, and
+    only at that generation; if the estate has changed, the plan is thrown away with all that was read.
 
     Parameters
     ----------
     back_to : collection of str, optional
-        Slots to which something goes back that has not left them for good: their nodes may be drained.
+        Slots to which queries go back: their nodes may be drained.
     teams_apart : bool, optional
-        True if teams have slots of their own, where it is known; else it is read when it is asked for.
+        True if teams have slots of their own; by default it is read when needed.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class StoredEstate:
     def least_loaded(
         self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, as `scheduler.model.ports.EstateView` says.
+        """The slots with the least to do, as `scheduler.model.ports.EstateView` says.
 
-        Those that are reserved, or on a node that is silent, count as none.
+        Reserved slots, and slots of silent nodes, are left out.
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
         slots = offered_slots().annotate(spent=spent)

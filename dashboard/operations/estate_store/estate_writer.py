@@ -73,11 +73,10 @@ def store_plan(plan: Plan) -> None:
 
 
 def store_slots(node: NodeRow, *, generation: int) -> int:
-    """Offer as many slots of a node as it has now, and move the fragments of those that it has no more.
+    """Offer the present slots of a node, and move the fragments of its former slots.
 
-    They move to its other slots, in order of slot, to those that are reserved only where there are no others; where
-    teams are apart, to another team's only where there is none that is empty or their own. Their queries go on there
-    from their checkpoints.
+    They move to the node's other slots in order, to reserved ones only if there are no others. Where teams are apart,
+    they move to another team's slot only if no slot is empty or their own. Their queries go on from their checkpoints.
 
     Returns
     -------
@@ -113,10 +112,10 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
 
 
 def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
-    """Fragments as they were once, for a plan that brings them back.
+    """Fragments as they were once, for a plan that brings them back; bundles of slots that are gone get other slots.
 
-    What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
-    Where teams are apart, on those that are empty or their team's, where there are any.
+    A slot of the same node comes first, as in `store_slots`, then any. Where teams are apart, slots that are empty or
+    their team's come before others.
     """
     gone = slots_gone({bundle.slot for fragment in fragments.values() for bundle in fragment.queries})
     rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []

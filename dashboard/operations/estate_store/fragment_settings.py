@@ -1,4 +1,4 @@
-"""The settings of fragments' queries: reading it, and changing it under the estate's lock.
+"""The settings of fragments' queries: reading them, and changing them under the estate's lock.
 
 Settings change by a plan (`estate_writer.store_plan`), or, for intervals alone, by the pacer (`set_intervals`).
 """
@@ -19,25 +19,28 @@ from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
 from scheduler.model.canonical import plain
 from scheduler.model.fragment import Fragment
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, settings_of_new
+from scheduler.model.settings_of_fragments import (
+    MOST_OPEN_A_SLOT,
+    SETTINGS,
+    USUAL,
+    FragmentSettings,
+    settings_of_new,
+)
 
 SET = "estate.set"  # in the audit trail
 AUDITED_EVERY = timedelta(hours=1)
-_COLUMNS = ("trigger_ms", "real_time", "alternates", "policies", "restores")  # in the order of the settings' fields
 
 
 def columns_of_settings(settings: FragmentSettings) -> dict[str, Any]:
     """A row's columns that are settings."""
-    return {
-        "trigger_ms": settings.trigger_ms, "real_time": settings.real_time, "alternates": dict(settings.alternates),
-        "policies": plain(settings.policies), "restores": plain(settings.restores)}
+    return {name: plain(getattr(settings, name)) for name in SETTINGS}
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
     """The settings of these fragments, or of all; usual ones are left out."""
-    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={}, policies={}, restores={})
+    rows = FragmentRow.objects.exclude(**columns_of_settings(USUAL))
     rows = rows if fragments is None else rows.filter(pk__in=fragments)
-    return {name: FragmentSettings(*columns) for name, *columns in rows.values_list("pk", *_COLUMNS)}
+    return {name: FragmentSettings(*columns) for name, *columns in rows.values_list("pk", *SETTINGS)}
 
 
 def open_in(slots: Collection[str], *, besides: Collection[str] = ()) -> Counter[str]:
@@ -66,13 +69,13 @@ def settings_for(
         before, after, settings_of(before), open_in(slots, besides=before.keys() - after.keys()), planned)
 
 
-def store_settings(settings: Mapping[str, FragmentSettings], columns: Sequence[str] = _COLUMNS) -> None:
-    """Set these fragments, as far as they are there; inside an audited command that holds the estate's lock.
+def store_settings(settings: Mapping[str, FragmentSettings], columns: Sequence[str] = SETTINGS) -> None:
+    """Set those of these fragments that exist; inside an audited command that holds the estate's lock.
 
     Parameters
     ----------
     columns : sequence of str
-        Those that may be others than before: each takes its part of the time.
+        The columns that may have changed: each takes its part of the time.
     """
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")

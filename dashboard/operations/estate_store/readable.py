@@ -44,8 +44,8 @@ def may_read_all(viewer: Viewer, estate: Estate, tasks: Iterable[str]) -> bool:
 
 
 def is_told_to_all(estate: Estate, task_id: str) -> bool:
-    """True if everybody who may know of a running task may read what leaves it: it is one team's alone, or no
-    credential is used for it."""
+    """True if everybody who may know of a running task may read its output: it is one team's alone, or uses no
+    credential."""
     ring, visited = {task_id}, set()
     while ring and not estate.tasks[task_id].scope:
         visited |= ring

@@ -30,14 +30,14 @@ class SlotTaken(WeirError):
 
 
 def reserve(slot: str, *, holder: str) -> None:
-    """Reserve a slot on which nothing runs; nothing changes where it is the holder's already. Inside a command.
+    """Reserve an empty slot; a slot that the holder has already stays as it is. Inside a command.
 
     Raises
     ------
     NotFound
         No node offers such a slot.
     SlotTaken
-        Fragments run there, which are named, or another has reserved it.
+        Fragments run there, which the error names, or another holder has reserved it.
     """
     _require_command()
     lock_generation()
@@ -85,9 +85,9 @@ def require_free(row: SlotRow) -> None:
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
-    """Raise ``SlotTaken`` where what changes would work on a reserved slot.
+    """Raise ``SlotTaken`` if changed fragments would work on a reserved slot.
 
-    What is taken back has no say in where, and neither has what is resumed.
+    Plans that are taken back, and resumptions, may: they cannot choose their slots.
     """
     old, new = (
         {bundle.slot for fragment in fragments.values() if not fragment.paused for bundle in fragment.queries}

@@ -18,7 +18,7 @@ from dashboard.operations.estate_store.estate_reader import SHARED, TEAM
 
 @dataclass(frozen=True, slots=True)
 class TenancyKind:
-    """A way to place the queries of teams, as people choose it: what it does, and what it takes, in sentences."""
+    """A way to place the queries of teams, with sentences on its effect and its cost."""
 
     name: str
     title: str

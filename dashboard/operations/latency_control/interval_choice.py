@@ -25,30 +25,30 @@ from scheduler.model.standing_answers import StandingAnswers
 
 @dataclass(frozen=True, slots=True)
 class PacingProblem:
-    """The facts that intervals are chosen from in one round.
+    """The inputs of one round of choosing intervals.
 
     Attributes
     ----------
     view : View
-        What runs, and what is reported of it.
+        The estate with its reports.
     wants, corrected : mapping
-        The limits; and those that are looked at in this round, with what was measured beyond the model.
+        All limits; and those of this round, corrected by what was measured beyond the model.
     waiting : mapping
-        The limits that are looked at in a later round: their queries get no longer intervals.
+        The limits of later rounds: intervals of their queries are not made longer.
     queries : Queries
-        Those that work, with what batches cost.
+        The working queries, with the costs of batches.
     in_force : mapping of str to float
         The intervals that nodes report, in seconds, by fragment.
     opened, closed : collection of str
-        The fragments that are set to leave their batches open; those of them that cannot any more.
+        The fragments that are set to open batches; those of them that can no longer have any.
     refusals : mapping of str to str
-        Why queries cannot leave their batches open, empty where they can.
+        The reasons why queries cannot leave their batches open; empty if they can.
     well_known : collection of str
-        The fragments of which it is known what batches take, and whether they may stay open.
+        The fragments whose batch costs are known, and whether their batches may stay open.
     may_open : bool
-        Whether batches are left open here at all.
+        True if the installation allows open batches.
     standing : StandingAnswers
-        What was chosen in earlier rounds.
+        The choices of earlier rounds.
     """
 
     view: View

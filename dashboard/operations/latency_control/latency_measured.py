@@ -17,9 +17,9 @@ from scheduler.model.latency_limits import LatencyLimit
 def measured_along(estate: Estate, row: LatencyStatus, limit: LatencyLimit) -> dict[str, float]:
     """The seconds that events spend in each query of the way and on the way to it, in the mean over the limit's span.
 
-    Only those are in it for which both ends were measured; a query that only writes a limit's first stream has 0, and
-    one that only reads its last stream what that takes. Where a query's events are younger than those of the one
-    before it (it leaves out those that are late), it is 0.
+    Only queries with measurements at both ends are included. A query that only writes the limit's first stream has 0,
+    and one that only reads its last stream has that stream's transport. A query whose events are younger than those of
+    the query before it, because it drops late ones, has 0.
     """
     submitted = estate.submitted.get(str(row.dataflow_id))
     path = [estate.fragments[query] for query, *_ in row.path if query in estate.fragments]

@@ -75,7 +75,7 @@ def parts_of(view: View, dataflow: str, limit: LatencyLimit, path: Sequence[str]
     Parameters
     ----------
     path : sequence of str
-        The slowest path of its way, by fragment: of one along a part there is only that.
+        The slowest path of the limit's way, by fragment; a limit along a part has only that part.
     """
     if limit.along:
         part = part_of(view.estate, dataflow, limit)

@@ -1,12 +1,12 @@
-"""Pacing: what is seen of batches and latencies, second by second; and, every few seconds, other intervals.
+"""Pacing: observes batches and latencies each second, and chooses intervals every few seconds.
 
-Where intervals follow by steps, managers on the nodes choose them, and what is in force is noted here.
-Intervals are for the modes in force: which batches stay open is decided by a controller, for which is noted here what
-would be chosen if it were free.
+With pacing by steps managers on the nodes choose intervals, and the intervals in force are noted here. Intervals are
+for the batch modes in force. A controller decides which batches stay open; the modes that pacing would choose if it
+were free are noted for it.
 
-It runs in the recorder, of which there is one. What it remembers of the last minute is its own and is seen again after
-a restart; intervals and what became of limits are rows. An interval is a wish like any other of the estate's: agents
-bring it into force, and a broker that lost it gets it again. No interval changes what a dataflow's outputs are.
+It runs in the recorder, of which there is one. It observes the last minute anew after a restart; intervals and states
+of limits are rows. An interval is desired state like any other: agents bring it into force, and a broker that lost it
+gets it again. No interval changes the outputs of a dataflow.
 """
 
 from __future__ import annotations
@@ -365,8 +365,8 @@ def batch_figures_of(fragments: Iterable[str]) -> Mapping[str, BatchFigures]:
 
 
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
-    """The priced intervals of the batches of these fragments, or of all: of those that stay open, as micro-batches that
-    take as much."""
+    """The priced intervals of these fragments' batches, or of all. Open batches count as micro-batches of equal
+    cost."""
     every = BatchFigures.objects.select_related("fragment")
     rows = every if fragments is None else batch_figures_of(fragments).values()
     return {

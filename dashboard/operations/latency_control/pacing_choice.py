@@ -16,16 +16,16 @@ from dashboard.operations.estate_store.estate_choices import EstateChoice
 
 @dataclass(frozen=True, slots=True)
 class PacingKind:
-    """A way to choose intervals, as people choose it.
+    """A way to choose intervals, as people see it.
 
     Attributes
     ----------
     name, title : str
-        As it is stored, and as it is shown.
+        Stored and displayed name.
     does, costs : str
-        What it does, and what it takes and leaves out, in sentences.
+        Sentences on how it chooses, and on its cost and limits.
     leaves_batches_open : bool
-        Whether queries may leave their batches open with it.
+        True if queries may leave their batches open with it.
     """
 
     name: str

@@ -17,7 +17,7 @@ from scheduler.model.node_parts import FileSecrets
 from scheduler.model.task_types import TaskTypes
 from scheduler.moving import why_not_moved, why_not_to_other_nodes
 
-LEAVES = "it leaves by itself when it has read what it has"  # why a query is not moved
+LEAVES = "it stops by itself once it has read its waiting events"  # why a query is not moved
 
 
 def queries_there(

@@ -13,7 +13,7 @@ from scheduler.model.errors import NotFound
 
 
 def driver_page(viewer: Viewer, slot: str, path: str, query: Mapping[str, str]) -> DriverPage | None:
-    """A page as Spark made it, with why there is none where there is none; None where the slot's node does not answer.
+    """A page as Spark made it, or the reason why there is none; None if the slot's node does not answer.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ MOST_READ = 2 * GRAINS[-1].keep_s // GRAINS[-1].step_s  # points of a series: th
 
 
 class InvalidRange(WeirError):
-    """A range that has no points, or metrics that there are not."""
+    """A range without points, or an unknown metric."""
 
     code = "invalid_range"
 
@@ -145,7 +145,8 @@ def _check(kind: str, span: Range, metrics: Sequence[str]) -> None:
 
 
 def _joint_points(some: Sequence[Points], fold: Fold) -> Points:
-    """Points of several scopes as one: added up, or the highest where that is what is kept; of those that there are."""
+    """Points of several scopes as one: their sum, or the maximum for metrics that keep maxima; missing points are left
+    out."""
     if len(some) == 1:
         return some[0]
     stacked = np.stack([points.values for points in some])

@@ -1,7 +1,6 @@
-"""The estate as one viewer may know it, with what is observed of it; figures and states that are made from that.
+"""The estate as one viewer may know it, with observations, and the figures and states that follow from these.
 
-Whatever belongs to a private dataflow of a team that the viewer is not in is left out of every list and of every
-number.
+Private dataflows of other teams are left out of every list and every number.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class SharedFigures:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
+    """The estate as far as one viewer may know of it, with observations; each view is of one moment."""
 
     estate: Estate
     observed: Callable[[], jobs.LiveReading]  # reads the broker: who only wants to know what there is does not wait
@@ -164,7 +163,7 @@ class View:
         return query if query.state == state else replace(query, state=state)
 
     def node_report(self, name: str) -> NodeReport | None:
-        """The report of a node; None where it has not done so for some seconds."""
+        """The report of a node; None if the last one is too old."""
         reports = self.reading.reports
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 
@@ -273,7 +272,7 @@ def one_look() -> Iterator[None]:
 
 
 def view_for(viewer: Viewer) -> View:
-    """Read the estate, who is in it and what is observed, for one viewer."""
+    """Read the estate, its dataflows and the observations for one viewer."""
     return (_of_one_look.get() or OneLook()).view_for(viewer)
 
 

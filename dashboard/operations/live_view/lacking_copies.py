@@ -61,9 +61,9 @@ def lacking_copies(view: View) -> Iterator[Finding]:
 
 
 def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -> str:
-    """The reason why a query has fewer copies than it is to have; empty where it has all.
+    """The reason why a query has fewer copies than it is to have; empty if it has all.
 
-    One that has hardly begun lacks none, so that a new dataflow is no alarm; unless it has another's state already.
+    A query that has just begun lacks none, so that a new dataflow is no alarm, unless it continues another's state.
     """
     if (report.survives or 0) >= (report.copies or 0):
         return ""

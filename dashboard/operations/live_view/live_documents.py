@@ -38,11 +38,11 @@ class Totals(EventRates):
 
 
 class LiveTask(TypedDict):
-    """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id.
+    """A task with its query: place, state and figures; ``running`` is the running task's id.
 
-    ``failed`` where the error is in this task, as far as that can be told, ``gave_up`` where it is not tried again;
-    ``late`` is how many events came too late for it; ``on`` the alternate by which a dynamic one is done; ``busy`` the
-    part of its query's time that the newest batch took, from 0 to 1.
+    ``failed``: the error is in this task, as far as that can be told; ``gave_up``: it is not tried again; ``late``: how
+    many events came too late for it; ``on``: the alternate of a dynamic task that is on; ``busy``: the part of its
+    query's time that the newest batch took, from 0 to 1.
     """
 
     running: str
@@ -94,8 +94,8 @@ class LiveSource(TypedDict):
 
 
 class LiveSink(TypedDict):
-    """A sink that writes to another system: what it wrote, what was refused, what waits and since when, and what is
-    kept of what it wrote; ``at_ms`` is when it wrote last. Others get no ``error``: it may name tables and topics."""
+    """A sink that writes to another system: its written, refused and waiting events, since when these wait, and what is
+    kept for writing again; ``at_ms``: its last write. Other teams get no ``error``: it may name tables and topics."""
 
     type: str
     state: str
@@ -144,12 +144,11 @@ class LiveDataflow(TypedDict):
 
 
 class EstateCounts(EventRates, CopyCost):
-    """Dataflows, tasks and queries of the estate, and how many tasks there were if nothing was shared
-    (``without_reuse``).
+    """The numbers of dataflows, tasks and queries of the estate, and of tasks without sharing (``without_reuse``).
 
-    ``copied`` counts queries that go on elsewhere where their machine is lost; null where no copies are asked for.
-    ``survives`` says which losses at once those survive, as "any one machine, or zone b"; null where there are none.
-    ``survival`` says it in a sentence, also where there are none.
+    ``copied``: queries that go on elsewhere if their machine is lost, null if no copies are asked for; ``survives``:
+    the simultaneous losses that these survive, as "any one machine, or zone b", null without such queries;
+    ``survival``: the same as a sentence, also without such queries.
     """
 
     submitted: int

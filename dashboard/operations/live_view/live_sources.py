@@ -56,7 +56,8 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, LiveSource]:
 
 
 def report_of(view: View, fragment: Fragment) -> ConnectorReport | None:
-    """Report of its node on the live source that a fragment begins with; None where there is none, or it is silent."""
+    """The report of its node on the live source that a fragment begins with; None without one, or from a silent
+    node."""
     if view.node_report(node_of(fragment.slot)) is None:
         return None
     return view.reading.reports.connector(fragment.slot, fragment.tasks[0])

@@ -40,7 +40,7 @@ def sinks_of(view: View, dataflow_id: str) -> dict[str, LiveSink]:
 
 
 def report_of(view: View, fragment: Fragment, running: str) -> SinkReport | None:
-    """The report of its node on a sink; None where there is none, or it is silent."""
+    """The report of its node on a sink; None without one, or from a silent node."""
     if view.node_report(node_of(fragment.slot)) is None:
         return None
     return view.reading.reports.sink(fragment.slot, running)

@@ -25,9 +25,9 @@ class DataflowSurvival(CopyCost):
     """The losses at once that the state of a dataflow's queries survives, by the one that survives least, and the cost
     of one more copy.
 
-    ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
-    elsewhere; null where no copies are asked for. ``copy_age_ms`` is how old the oldest batch is that the oldest copy
-    that counts lacks: 0 where it lacks none, null where there is no copy.
+    ``words``: a predicate, such as "survives the loss of any one machine"; ``copied``: how many of its ``queries``
+    would go on elsewhere, null if no copies are asked for; ``copy_age_ms``: the age of the oldest batch that the oldest
+    counted copy is missing, 0 if it has all, null without a copy.
     """
 
     words: str

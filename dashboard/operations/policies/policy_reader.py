@@ -47,7 +47,7 @@ class ToldVersion:
 class ToldGuard:
     """An alternate by its policy: the newest values of its guard and value function.
 
-    ``allowed`` is None where that is not known, or it has no guard; ``worth`` where it is a function that is NULL.
+    ``allowed`` is None if it is unknown, or without a guard; ``worth`` is None if its function gives NULL.
     """
 
     name: str

@@ -63,9 +63,9 @@ def read_events(
 ) -> list[GuardEvent]:
     """The events since ``positions`` of outputs and posted events, in order of time; moves positions on.
 
-    Of a stream without a position it is the newest event: windows begin empty, figures do not. Times are bounded by the
-    clock: an event from ahead of it is of now. What a broker that is away has is read later. For each event ``look`` is
-    called; what it raises ends the reading.
+    A stream without a position begins with its newest event: windows begin empty, figures do not. Times are bounded by
+    the clock: an event from the future counts as of now. If the broker is away, its events are read later. ``look`` is
+    called for each event, and an exception of it ends the reading.
     """
     came: list[GuardEvent] = []
     for name, stream in streams.items():

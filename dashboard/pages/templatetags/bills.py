@@ -58,5 +58,5 @@ def disk(kb_s: int) -> str:
 
 @register.filter
 def price(value: float) -> str:
-    """A price with as many digits as it has."""
+    """A price with all its digits."""
     return f"{value:.6f}".rstrip("0").rstrip(".")

@@ -1,4 +1,4 @@
-"""The frame of every page: where one is, and what waits for the viewer."""
+"""The frame of every page: the present section, and what waits for the viewer."""
 
 from __future__ import annotations
 

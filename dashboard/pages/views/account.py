@@ -74,7 +74,7 @@ class NewPassword(PasswordChangeForm):
 
 
 class ChangePassword(views.PasswordChangeView):
-    """Changing the own password; other sessions end by it, and API tokens where that is wished."""
+    """Changing one's own password, which ends other sessions and, on request, API tokens."""
 
     template_name = "password_change.html"
     form_class = NewPassword

@@ -46,7 +46,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
 
 
 def cause_of(alert: Alert) -> dict[str, str] | None:
-    """The page on which an alert's cause is seen, and its name; None where that is the dataflow's or the estate's."""
+    """The page that shows an alert's cause, and its name; None if it is the dataflow's or the estate's page."""
     if alert.element_kind == STREAM:
         parent, _, child = alert.element.partition(">")
         return {"name": "Stream", "url": reverse("stream", args=[parent, child])}

@@ -60,7 +60,7 @@ def controllers(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def controller(request: HttpRequest, controller: str) -> HttpResponse:
-    """One controller: what each team lets it do, its rounds, and what it left as it is and why."""
+    """One controller: its mode for each team, its rounds, and its reasons for leaving things alone."""
     row = _row(request, controller)
     team, phase = request.GET.get("team", ""), request.GET.get("phase", "")
     records = selectors.rounds(

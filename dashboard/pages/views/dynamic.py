@@ -312,7 +312,7 @@ def _on(request: HttpRequest, dataflow_id: UUID, task: str, span: ChosenRange) -
 
 
 def _draft(form: Mapping[str, str], element: RunningElement) -> PolicyDraft:
-    """The policy of a form; what it lacks is as it is in force."""
+    """The policy of a form; missing fields are those of the policy in force."""
     guarded = element.policy.element(element.task, element.alternates).alternates
     return PolicyDraft(
         {way.name: form.get(f"guard_{way.name}", way.guard) for way in guarded},

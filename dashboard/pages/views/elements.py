@@ -51,7 +51,7 @@ def stream(request: HttpRequest, parent: str, child: str) -> HttpResponse:
 
 @require_safe
 def slot(request: HttpRequest, node: str, index: int) -> HttpResponse:
-    """One slot: what runs there, what it takes, and what is wrong."""
+    """One slot: its queries, its load and its findings."""
     shown = parts.slot_of(request.viewer, f"{node}/{index}")
     return render(request, "elements/slot.html", {
         "spark_page": reverse("driver_page", args=[node, index])

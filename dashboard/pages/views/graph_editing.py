@@ -48,8 +48,8 @@ def preview(request: HttpRequest) -> JsonResponse:
     return JsonResponse({
         "html": render_to_string("parts/preview.html", context, request=request),
         "near_misses": render_to_string("parts/near_misses.html", context, request=request),
-        "graph": preview_graph(preview, task_types=jobs.task_types()), "reused": preview["reused"],
-        "tasks": preview["tasks"]})
+        "graph": preview_graph(preview, task_types=jobs.task_types()), "reused": preview.reused,
+        "tasks": preview.tasks})
 
 
 @require_POST

@@ -153,7 +153,7 @@ def _ask(request: HttpRequest, record: DataflowRecord) -> options.ScheduleOption
 
 
 def _routing(request: HttpRequest) -> Routing:
-    """The division of events, by the address; slot-aware where it names nothing that there is."""
+    """The routing that the address names; slot-aware if it names none or an unknown one."""
     named = request.GET.get("routing", "")
     return next((routing for routing in ROUTINGS if routing == named), ROUTINGS[0])
 

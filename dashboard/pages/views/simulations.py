@@ -124,7 +124,7 @@ def _frame(request: HttpRequest, runs: Any, run: SimulationRun | None) -> dict[s
 
 
 def _number(text: str) -> float:
-    """A number of the form; what is none is refused with the field's others."""
+    """A number of the form; NaN, which the field's check refuses, for other text."""
     try:
         number = float(text)
         return number if abs(number) < 1e9 else float("nan")

@@ -37,7 +37,7 @@ def running_task_events(request: HttpRequest, task_id: str) -> HttpResponse:
 
 @require_POST
 def search_begin(request: HttpRequest, task_id: str) -> JsonResponse:
-    """Search a running task's stream: where what is found is read, or why it is not searched."""
+    """Search a running task's stream: the address of the results, or why it is not searched."""
     try:
         search_id = stream_searches.begin_search(
             actor=request.user, task_id=task_id, where=request.POST.get("where", ""))
@@ -71,7 +71,7 @@ def document_streams(request: HttpRequest) -> JsonResponse:
 
 @require_POST
 def look_begin(request: HttpRequest) -> JsonResponse:
-    """Look at a live source of a document that is being written: where to ask for what is seen, or why it is not."""
+    """Look at a live source of a document that is being written: the address of the results, or why there are none."""
     team = team_to_submit_for(request)
     try:
         look_id = source_looks.begin_look(

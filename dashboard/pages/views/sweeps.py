@@ -100,7 +100,7 @@ def _goes_on(sweep: SweepRecord) -> str:
 
 
 def _to_sweep(sweep_id: UUID, *, wanted_for: str) -> HttpResponse:
-    """The sweep's page; it leads back to the dataflow whose schedule waits for it, where there is one."""
+    """The sweep's page, with a way back to the dataflow whose schedule waits for it, if any."""
     return redirect(reverse("sweep", args=[sweep_id], query={"for": wanted_for} if wanted_for else None))
 
 

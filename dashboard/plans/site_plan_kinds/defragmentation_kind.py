@@ -30,7 +30,7 @@ def _defragmentation(record: PlanRecord, estate: ReadTrackingView) -> Plan:
 
 
 def _cutting_back(record: PlanRecord, estate: ReadTrackingView) -> Plan:
-    """The plan that cuts a fused query again where it was: on the slots that it had, as far as these are there."""
+    """The plan that cuts a fused query again where it was, on its former slots as far as these exist."""
     made = plan_of(PlanRecord.objects.get(pk=record.options["undone"]))
     back = undo(estate, replace(made, fragments_before=on_slots_there(made.fragments_before)))
     return freeze_plan(replace(back, why=record.options["reason"]))

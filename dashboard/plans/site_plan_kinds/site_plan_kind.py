@@ -18,17 +18,16 @@ from scheduler.read_set import ReadTrackingView
 
 @dataclass(frozen=True, slots=True)
 class SitePlanKind:
-    """One kind of plan as the site has it.
+    """The site's part of one kind of plan.
 
     Parameters
     ----------
     becomes : str, optional
-        The dataflow's state from the moment that the plan is in the estate; None where that stays.
+        The dataflow's state once the plan is in the estate; None if it stays the same.
     proposed_from : collection of str
-        The states in which a dataflow must be for it to be proposed; none where a submission proposes it.
+        The states of a dataflow in which it may be proposed; empty if a submission proposes it.
     hindrance : callable
-        The reason why a plan that was approved cannot be enacted now, as an error; None where nothing stands in the
-        way.
+        The reason why an approved plan cannot be enacted now, as an error; None without one.
     """
 
     kind: PlanKind

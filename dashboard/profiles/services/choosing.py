@@ -25,7 +25,7 @@ def use_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
 
 
 def set_aside_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
-    """Take a profile out of use; what it superseded stays so, until somebody uses it. Errors as of `use_profile`."""
+    """Take a profile out of use; a profile that it superseded stays out of use. Errors as of `use_profile`."""
     return _changed(actor, profile_id, "profile.set_aside", active=False)
 
 

@@ -33,8 +33,8 @@ Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, mess
 def import_profiles(*, actor: User, text: str, machine: str = "") -> list[ProfileRecord]:
     """Import the profiles of a CSV file, each in place of the active one of its type, config and machine.
 
-    They are everybody's. Types that are not installed may be among them. Rows that name no ``machine`` were measured on
-    that class, where one is given; else their profiles are stale as soon as a node has told what it is.
+    All teams share them. Types need not be installed. Rows without a ``machine`` get the given class; without one their
+    profiles are stale as soon as a node has reported its class.
 
     Raises
     ------

@@ -169,10 +169,9 @@ def bounds_for(slot: str, base: Sweep = USUAL, **bounds: Any) -> Sweep:
 
 
 def manner_of(profile: ProfileRecord | None) -> Manner:
-    """The manner in which a profile was measured, to measure it so again; the usual way where it was not, or there is
-    none.
+    """The manner in which a profile was measured, for measuring it again; the usual one without a measured profile.
 
-    Its driver's threads of then do not count: `bounds_for` knows those of now.
+    The former number of the driver's threads does not count: `bounds_for` uses the present one.
     """
     sweep = getattr(profile, "sweep", None)
     return Manner() if sweep is None else Manner(bounds_asked(sweep), sweep.any_config, sweep.warm_up_s, sweep.seconds)
@@ -260,10 +259,10 @@ def _require_threads(row: SlotRow, bounds: Sweep) -> None:
 
 def why_it_waits_for_others(sweep: SweepRecord) -> str:
     """The reason why a sweep may not begin yet, though its slot is free: people of its author's teams measure on as
-    many slots as they may. Empty where it may.
+    many slots as they may. Empty if it may begin.
 
     That is half of the slots without queries, at least one and at most ``WEIR_TEAM_SWEEPS``: plans and other teams'
-    sweeps need the rest. What Weir measures by itself is limited where it is suggested.
+    sweeps need the rest. Measurements by Weir itself are limited where they are suggested.
     """
     if sweep.author is None or SlotRow.objects.filter(name=sweep.slot).exclude(reserved_for="").exists():
         return ""  # of a slot that is not free it waits for that

@@ -1,4 +1,4 @@
-"""People of the installation: who may log in no more, who may again, and how sessions and tokens end."""
+"""Deactivating and reactivating people of the installation, and changing passwords, which ends sessions and tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboard.teams.services.tokens import revoke_all
 
 
 def deactivate(*, actor: User, username: str) -> User:
-    """Let somebody log in no more: sessions, API tokens and live connections end at once, approvals do not count.
+    """Bar somebody from logging in: sessions, API tokens and live connections end at once, approvals do not count.
 
     By an administrator of the installation. What the person submitted stays, and so does the membership of teams.
 
@@ -58,9 +58,10 @@ def reactivate(*, actor: User, username: str) -> User:
 
 
 def change_password(*, actor: User, password: str, with_tokens: bool) -> None:
-    """Give the actor a new password: all sessions and live connections end by it, and API tokens where that is wished.
+    """Give the actor a new password. It ends all sessions and live connections, and with ``with_tokens`` all API
+    tokens.
 
-    The caller begins a new session for whoever asked.
+    The caller begins a new session for the actor.
     """
     try:
         validate_password(password, actor)

@@ -64,7 +64,7 @@ def evidence(world: World) -> Adaptations | None:
 
 
 def adapted_now(world: World, name: str) -> AdaptedDataflow | None:
-    """One dataflow as it is now, whoever decides about its tasks; None where nothing of it is measured."""
+    """One dataflow at present, whatever switches its tasks; None without measurements."""
     figures = _Figures(world, [name], world.now_s - WINDOW_S, world.now_s)
     return _adapted(world, name, world.elements(), figures.recent())
 
@@ -204,7 +204,7 @@ def _adapted(
     world: World, name: str, elements: Mapping[str, AdaptedElement], measured: MeasuredMeans,
     forecasts: _Forecasts | None = None,
 ) -> AdaptedDataflow | None:
-    """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured."""
+    """A dataflow as adaptation looks at it; None if it is paused, or without measurements."""
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:
         return None

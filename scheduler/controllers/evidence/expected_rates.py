@@ -55,8 +55,8 @@ def expected_course(forecast: MinuteForecast | None, seen_per_s: float, now_s: f
 
 
 def expected_slowing(forecast: MinuteForecast, now_s: float) -> tuple[float, ...]:
-    """The expected speed of a node's cores in the next minutes, as a part of their present speed: never more than 1, so
-    that a core that is to become faster is used once it is."""
+    """The expected speed of a node's cores in the next minutes, as a part of their present speed. At most 1: a core
+    that is expected to become faster counts as such once it is."""
     ahead = forecast.ahead(now_s) if forecast.last > 0 else ()
     return tuple(min(1.0, speed / forecast.last) for speed in ahead) or (1.0,) * AHEAD
 

@@ -67,7 +67,8 @@ class MinuteForecast(FiniteFigures):
     why_averages: str = ""
 
     def ahead(self, now_s: float) -> tuple[float, ...]:
-        """`AHEAD` minutes from a moment on, none where it has none; after its last one that one goes on."""
+        """The forecast for `AHEAD` minutes from a moment on, empty without one; behind its end its last minute goes
+        on."""
         first = max(0, int((now_s - self.begin_s) // MINUTE.step_s))
         return (self.values[first:] + self.values[-1:] * AHEAD)[:AHEAD]
 

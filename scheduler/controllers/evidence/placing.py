@@ -51,14 +51,14 @@ class DeploymentFacts:
 def deployment_of(
     facts: DeploymentFacts, cores: Mapping[str, float] | None = None, behind: Collection[str] = frozenset()
 ) -> Deployment:
-    """The bundles of an estate on their slots, the events that wait for each, and what passes between them in a second.
+    """The bundles of an estate on their slots, the number of events that wait for each, and the traffic between them.
 
-    What a schedule has put somewhere is not moved but by people: it was approved with what it promises there.
+    Only people move bundles that a schedule has placed: the schedule was approved with its promise.
 
     Parameters
     ----------
     cores : mapping of str to float, optional
-        The cores of queries; what their nodes report now, where none is given.
+        The cores of queries; by default what their nodes report now.
     """
     estate = facts.estate
     working = working_in(estate)
@@ -118,7 +118,7 @@ def working_in(estate: Estate) -> dict[str, Fragment]:
 
 
 def cpu_of(reports: Reports, bundle: RunningBundle) -> float | None:
-    """The cores that a bundle takes now; None where its node has not measured that yet."""
+    """The cores that a bundle takes now; None until its node has measured them."""
     report = reports.query(bundle.slot, bundle.id)
     return None if report is None else report.cpu
 

@@ -53,7 +53,7 @@ class Clock(Protocol):
 class QueryBatches:
     """A query's batches: what one takes, how far apart they begin (s), and whether they stay open.
 
-    ``cost`` is None where nobody has worked it out yet.
+    ``cost`` is None until it is computed.
     """
 
     cost: BatchCost | None
@@ -84,8 +84,8 @@ class FusedByOthers:
 class AdaptedElement:
     """A dynamic task whose policy names controllers.
 
-    ``allowed`` are the alternates that its guards allow now, ``worth`` what each is worth (as it is compared with the
-    others; without those of which that is not known). ``why_not`` says why it is left as it is; empty where it is not.
+    ``allowed``: the alternates that its guards allow now; ``worth``: the worth of each, relative to the others, where
+    it is known; ``why_not``: the reason why it is left alone, empty where it may be switched.
     """
 
     switched: SwitchedTask
@@ -119,9 +119,9 @@ class PastProfile:
 
 
 class World(Clock, Protocol):
-    """The estate at one moment, what is measured of it, and what is kept.
+    """The estate at one moment, with measurements and kept history.
 
-    What costs a look-up is looked up when it is asked for; of one moment the answers are the same.
+    Values are looked up when they are asked for; for one moment each answer stays the same.
     """
 
     @property
@@ -182,7 +182,7 @@ class World(Clock, Protocol):
         """The rule for worthwhile defragmentations."""
 
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
-        """The plan that made a query of others; None where there is none, or a round of this controller made it."""
+        """The plan that fused others into a query; None without one, or if a round of this controller made it."""
 
     # Isolation
 
@@ -276,20 +276,20 @@ W = TypeVar("W", bound=World)
 
 @dataclass(frozen=True, slots=True)
 class Collector(Generic[W]):
-    """Collects for the controllers that read the same.
+    """A collector of evidence, for all controllers that read it.
 
     Parameters
     ----------
     evidence : callable
-        ``(world)``: what there is now; None where nothing can be known.
+        ``(world)``: the present evidence; None where there is none.
     frames : callable
-        ``(world, begin_s, end_s)``: what there was, the oldest first, as far as it is kept.
+        ``(world, begin_s, end_s)``: past evidence from kept history, the oldest first.
     effect : callable
-        ``(round, world)``: what was measured since a round's change was in force.
+        ``(round, world)``: the measurements since a round's change was in force.
     note : callable, optional
-        ``(world, evidence)``: what the site writes down of it for people, before the controller decides.
+        ``(world, evidence)``: notes on it for people, which the site stores before the controller decides.
     is_urgent : callable, optional
-        ``(world)``: whether its controllers are to decide between two turns of the loop, too.
+        ``(world)``: True if its controllers are to decide at once, between two turns of the loop.
     """
 
     evidence: Callable[[W], Any]

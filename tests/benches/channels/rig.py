@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
+from tests.written_blocks import block_rows
 from workers.broker_client import connect
-from workers.engine.channels import block_codec, keys
+from workers.engine.channels import keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
@@ -113,7 +114,7 @@ class Bench:
         """When each event of a stream was written to its channel, by sequence number."""
         counts: dict[int, int] = {}
         for _, fields in self.broker.xrange(keys.channel(f"{fragment}.0")):
-            for row in block_codec.block_rows(fields[b"b"]):
+            for row in block_rows(fields[b"b"]):
                 counts[row["_seq"]] = int(fields[b"t"])
         return counts
 
@@ -149,7 +150,7 @@ def latencies(bench: Bench, fragment: str, since_ms: float) -> list[float]:
     samples = []
     for _, fields in bench.broker.xrange(keys.channel(f"{fragment}.0")):
         written = int(fields[b"t"])
-        samples += [written - row["_born"] for row in block_codec.block_rows(fields[b"b"]) if row["_born"] > since_ms]
+        samples += [written - row["_born"] for row in block_rows(fields[b"b"]) if row["_born"] > since_ms]
     return samples
 
 

@@ -34,7 +34,7 @@ from workers.engine.agents.reconciling.named_savepoints import unsaved
 from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
 from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import copies_ahead, gifts, state_transport
-from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.agents.transport.state_transport import StateTransport
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
 from .mortal_broker import MortalBroker
@@ -93,7 +93,7 @@ class World:
         self.stores = stores
         self.executors = {slot.name: self._executor(slot.name) for slot in self.slots}
         self.patience = {slot.name: Patience() for slot in self.slots}
-        self.carriers = {slot.name: self._carrier(slot.name) for slot in self.slots}
+        self.transports = {slot.name: self._transport(slot.name) for slot in self.slots}
         self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in self.slots}
 
     @property
@@ -112,8 +112,8 @@ class World:
         return FragmentExecutor(
             around, clock_ms=lambda: self.now_ms, on_event=lambda *_, **__: None, on_violation=self._violated)
 
-    def _carrier(self, slot: str) -> Carrier:
-        return Carrier(self.link, self.stores[slot], clock_ms=lambda: self.now_ms)
+    def _transport(self, slot: str) -> StateTransport:
+        return StateTransport(self.link, self.stores[slot], clock_ms=lambda: self.now_ms)
 
     @staticmethod
     def _violated(fragment_id: str, violation: str) -> None:
@@ -189,7 +189,7 @@ class World:
 
     def _ceding(self, slot: str) -> list[tuple[WantedFragment, HandoverStage]]:
         wanted, index = self.desired(slot), slot.partition("/")[2]
-        elsewhere = self.carriers[slot].turn(wanted, index)
+        elsewhere = self.transports[slot].turn(wanted, index)
         stages = stages_of(
             wanted, self.stores[slot], elsewhere, self.patience[slot], runs=self.runs[slot], now_ms=self.now_ms)
         return [
@@ -228,7 +228,7 @@ class World:
                 query.stop()
         for name in [name for name, holder in store.locks.items() if holder == slot]:
             del store.locks[name]
-        self.executors[slot], self.carriers[slot] = self._executor(slot), self._carrier(slot)
+        self.executors[slot], self.transports[slot] = self._executor(slot), self._transport(slot)
         self.runs[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
 
 

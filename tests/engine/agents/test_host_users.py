@@ -10,7 +10,7 @@ from tests.engine.agents.test_broker_users import as_role, desired, users  # noq
 from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.supervising.broker_users import CONNECTORS, BrokerUsers
 from workers.engine.channels import keys
-from workers.engine.connector_leases import Holding
+from workers.engine.connector_leases import ConnectorLeases
 
 pytestmark = pytest.mark.broker
 
@@ -40,8 +40,8 @@ def test_a_connector_host_passes_on_what_it_holds(
     users: BrokerUsers, broker: redis.Redis  # noqa: F811
 ) -> None:
     with as_role(users, CONNECTORS) as client:
-        holding = Holding(client, state=keys.sink, holdings=keys.sinks)
-        assert holding.take("f1-0.1", "n1") and holding.pass_on("f1-0.1", "n1", to="n2")
-        assert (holding.holder("f1-0.1"), holding.names("n1")) == ("n2", frozenset())
-    next_holding = Holding(broker, state=keys.sink, holdings=keys.sinks)
-    assert next_holding.take("f1-0.1", "n2") and next_holding.names("n2") == {"f1-0.1"}
+        leases = ConnectorLeases(client, state=keys.sink, leased=keys.sinks)
+        assert leases.take("f1-0.1", "n1") and leases.pass_on("f1-0.1", "n1", to="n2")
+        assert (leases.holder("f1-0.1"), leases.names("n1")) == ("n2", frozenset())
+    next_leases = ConnectorLeases(broker, state=keys.sink, leased=keys.sinks)
+    assert next_leases.take("f1-0.1", "n2") and next_leases.names("n2") == {"f1-0.1"}

@@ -31,7 +31,7 @@ from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import differences, parcels
 from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.copying import make_copies
-from workers.engine.agents.transport.state_transport import NOTHING, Carrier, Elsewhere, still_leaving
+from workers.engine.agents.transport.state_transport import NOTHING, Elsewhere, StateTransport, still_leaving
 
 from .divided_world import NUMBERS, SLOTS, World
 from .mortal_broker import MortalBroker
@@ -68,8 +68,8 @@ class Nodes(World):
             self.broker, self.chance, deadliness=lambda: self.BROKERS_DEADLINESS if self.deadly else 0,
             clock_ms=lambda: self.now_ms)
 
-    def _carrier(self, slot: str) -> Carrier:
-        return Carrier(
+    def _transport(self, slot: str) -> StateTransport:
+        return StateTransport(
             self.link, self.stores[slot], clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=60)
 
     def turn(self, slot: str) -> None:

@@ -27,7 +27,7 @@ from workers.engine.agents.reconciling.state_copies import QueryCopies
 from workers.engine.agents.transport.copy_takeover import HELD, go_on_from_copy
 from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
-from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.agents.transport.state_transport import StateTransport
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.batch_ranges import begin_ranges, place_of, recorded_behind
 from workers.engine.channels.channel_registry import Channels
@@ -104,7 +104,7 @@ class World:
         executor._do = lambda run, instruction: (self._may_die(), perform(run, instruction))
         self.__dict__.setdefault("sides", {})[node] = SimpleNamespace(
             executor=executor, runs={name: FragmentRun(name, now_ms=0) for name in store.records()},
-            carrier=Carrier(self.broker, store, clock_ms=lambda: self.now_ms),
+            transport=StateTransport(self.broker, store, clock_ms=lambda: self.now_ms),
             copies=QueryCopies(
                 self.broker, store, NodeStore(self.folder / node, node), settings, slot="0",
                 clock_ms=lambda: self.now_ms))
@@ -116,7 +116,7 @@ class World:
         """One look of a slot, which is killed and started again where it dies."""
         side, desired = self.sides[node], self.desired(node)
         try:
-            side.carrier.turn(desired, "0")
+            side.transport.turn(desired, "0")
             actual = {run.id: run.actual() for run in side.runs.values()}
             actions = reconcile(
                 desired.of_slot("0"), actual, self.now_ms, resting=self.stores[node].having("paused"))

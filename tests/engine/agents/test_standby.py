@@ -150,7 +150,7 @@ def test_an_heir_that_waits_looks_as_soon_as_it_is_due():
     (HandoverStage.ENDED, True, QUICK_MS), (HandoverStage.ENDED, False, SOON_MS), (HandoverStage.OVER, True, TICK_MS)])
 def test_a_slot_looks_often_while_an_output_stands_still(stage, has_standby, expected_ms):
     desired = wanting(HEIR, outgoing=(READER,))
-    rest = {"has_standby": has_standby, "is_carrying": False}
+    rest = {"has_standby": has_standby, "is_sending": False}
     assert rest_s(desired, {READER.id: stage}, **rest) == expected_ms / 1000
     assert rest_s(desired, {}, **rest) == TICK_MS / 1000
-    assert rest_s(desired, {}, has_standby=has_standby, is_carrying=True) == SOON_MS / 1000
+    assert rest_s(desired, {}, has_standby=has_standby, is_sending=True) == SOON_MS / 1000

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.written_blocks import block_rows
 from workers.engine.channels import block_codec, histogram
 from workers.engine.channels.jvm import build
 from workers.engine.channels.tick_schedule import TickSchedule, read_schedule, write_schedule
@@ -54,7 +55,7 @@ def test_a_histogram_is_read_from_meters() -> None:
 def test_a_block_brings_its_events_back() -> None:
     at = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     rows = [{"x": 1, "at": at, "list": [1, None]}, {"x": None, "at": None, "list": []}]
-    assert block_codec.block_rows(block_codec.encode_block(pa.RecordBatch.from_pylist(rows))) == rows
+    assert block_rows(block_codec.encode_block(pa.RecordBatch.from_pylist(rows))) == rows
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def test_another_nodes_source_is_not_removed(store, broker):
     store.open("t", LAYOUT, known_readers=["r"], node="n1")
     assert store.open("t", LAYOUT, known_readers=["r"], node="n2") is None
     assert store.open("t", LAYOUT, known_readers=["r"], node="n2", by_force=True)
-    assert not store.delete("t", node="n1") and store.holding.names("n1") == frozenset()
+    assert not store.delete("t", node="n1") and store.leases.names("n1") == frozenset()
     assert Channels(broker).info(keys.intake("t")) is not None
     assert store.delete("t", node="n2") and broker.keys("weir:*") == []
 

@@ -144,7 +144,7 @@ class TwoNodes:
 
     def holder(self) -> tuple[str, str]:
         store = self.hosts["n1"]
-        return store._store.holding.holder("s"), store._sinks._store.holding.holder("f1-1.0")
+        return store._store.leases.holder("s"), store._sinks._store.leases.holder("f1-1.0")
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ IDLE_MS = 5_000  # a suspect that runs and has no batch under way for so long ha
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """An end of a driver by itself: its JVM ended, or did not answer for too long.
+    """A driver's unwanted end: its JVM ended, or did not answer for too long.
 
-    ``working`` are the queries that it had or began, upstream first; ``beginning`` those of them that had done no batch
-    in it; ``why`` is a sentence; ``at_ms``, since the epoch, tells it from others.
+    ``working``: its queries, upstream first, including those that began; ``beginning``: those of them without a
+    finished batch; ``why``: a sentence; ``at_ms``: since the epoch, which tells it from others.
     """
 
     at_ms: int

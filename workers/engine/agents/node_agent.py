@@ -1,4 +1,4 @@
-"""The node agent: supervises slots, executor them what is desired, reports what is.
+"""The node agent: supervises slots, hands them what they are to run, and reports what runs.
 
     python -m workers.engine.agents.node_agent --node n1 --slots 2 --data-dir data
 

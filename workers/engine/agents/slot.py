@@ -1,11 +1,10 @@
-"""A slot: one Spark driver whose queries are reconciled with what is desired.
+"""A slot: one Spark driver, which reconciles its queries with the desired state.
 
     python -m workers.engine.agents.slot --slot 0        (started by the node agent; settings come from the environment)
     python -m workers.engine.agents.slot --spare         (ready for the line ``take <slot>``, see ``spare.py``)
 
-It reads lines from its standard input (``poke``: the desired state changed; ``trial`` and a JSON: a command of a
-trial, see ``workers/engine/measuring/trial_host.py``; ``stop``, or the end of the input: drain and end) and writes its
-report and the answers to commands to its standard output, one JSON a line. Logs go to standard error.
+It reads lines from standard input: ``poke`` (the desired state changed), ``trial`` with a JSON (``trial_host.py``), and
+``stop``, or the end of the input (drain and end). It writes its report and answers to standard output, one JSON a line.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ from .supervising.secret_requests import RequestedSecrets, obey
 from .supervising.spare import wait_for_a_slot
 from .supervising.supervision import LEFT_AT_WORK, SPARE
 from .supervising.usage_attribution import Rates
-from .transport.state_transport import Carrier
+from .transport.state_transport import StateTransport
 
 REPORT_MS = 1_000
 SWEEP_MS = 300_000
@@ -94,7 +93,8 @@ class SlotLoop:
         self._view = DesiredView(self._newest, cycle_ms=round(settings.worker_cycle_s * 1000))
         self._desired, self._patience = DesiredState(), Patience()
         self._stages: dict[str, HandoverStage] = {}  # of the fragments that hand over
-        self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
+        self._transport = StateTransport(
+            self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
         self._copies = QueryCopies(self._broker, self._store, self._node_store, settings, slot=slot, clock_ms=_now_ms)
         self._left_ids: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._ended_runs, self._due_ms, self._events = set[str](), dict[str, int](), list[dict[str, Any]]()
@@ -216,7 +216,7 @@ class SlotLoop:
             pool.submit(self._store.sweep, now_s=time.time(), grace_s=GRACE_S)
 
     def _look_at_stages(self) -> dict[str, HandoverStage]:
-        elsewhere = self._carrier.turn(self._desired, self._name)
+        elsewhere = self._transport.turn(self._desired, self._name)
         return stages_of(self._desired, self._store, elsewhere, self._patience, runs=self._runs, now_ms=_now_ms())
 
     def _look_who_waited_for_an_end(self) -> None:
@@ -226,9 +226,9 @@ class SlotLoop:
 
     def _rest_s(self) -> float:
         standing = [run.standby for run in list(self._runs.values()) if run.standby is not None]
-        is_carrying = self._carrier.is_busy or any(standby.whole.key_ranges for standby in standing) or (
+        is_sending = self._transport.is_busy or any(standby.whole.key_ranges for standby in standing) or (
             keys_change_hands(self._desired, self._name, self._store, self._runs))
-        return rest_s(self._desired, self._stages, has_standby=bool(standing), is_carrying=is_carrying)
+        return rest_s(self._desired, self._stages, has_standby=bool(standing), is_sending=is_sending)
 
     def _look_who_left(self) -> frozenset[str]:
         leaving = {fragment.id for fragment in self._desired.of_slot(self._name) if fragment.leaving}
@@ -247,9 +247,9 @@ class SlotLoop:
         self._wake.set()
 
     def _notice_ends(self, now_ms: int) -> None:
-        """A query that ended without being asked to has failed; its cause decides what its page says.
+        """Note queries that ended without being asked to: they have failed, and their pages show the cause.
 
-        One that is no longer wanted may end because what it read is gone: it is about to be stopped anyway.
+        An unwanted query may end because its input is gone: it is about to be stopped anyway.
         """
         fragment_ids = {fragment.id for fragment in self._desired.of_slot(self._name)}
         fragment_ids |= {fragment_id for fragment_id, stage in self._stages.items() if stage in AT_WORK}

@@ -43,7 +43,7 @@ def entries_of(place: str) -> dict[str, tuple[int, int]]:
 
 
 def entry_of(offset: Offset) -> tuple[int, int]:
-    """An offset as the pair that it is written as."""
+    """An offset as the pair of numbers in its text."""
     block, _, number = offset.partition("-")
     return int(block), int(number)
 
@@ -119,8 +119,8 @@ def forget_ranges(
 
 
 def rest_ranges(broker: redis.Redis, fragment: str, place: str | None, *, batches: int) -> None:
-    """A query that records ranges rests behind so many batches: from now on copies of the last one alone count; where
-    it is said, at this place, behind which nothing is recorded. What it read may be freed."""
+    """Note that a query that records ranges rests after ``batches`` batches. From now on only copies of the last batch
+    count, and what it read may be freed. With ``place``, nothing is recorded behind it."""
     if are_recorded(broker, fragment):
         key = keys.ranges(fragment)
         broker.hset(key, _KEPT_FROM, max(batches, kept_from(broker, fragment)))
@@ -171,8 +171,8 @@ def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
 
 
 def recorded_behind(broker: redis.Redis, fragment: str, place: str) -> list[str] | None:
-    """Ends of the batches that are recorded behind a place, in their order; None where there is no such place, or where
-    they lead round and round: slots write there."""
+    """The ends of the batches that are recorded behind a place, in order; None for an unknown place, or for a cycle:
+    slots write there."""
     ranges = texts(broker.hgetall(keys.ranges(fragment)))
     ends: list[str] = []
     while (end := ranges.get(_BEGINS + place)) is not None and len(ends) < len(ranges):

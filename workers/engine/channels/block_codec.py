@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 
@@ -19,8 +17,3 @@ def decode_block(block: bytes) -> list[pa.RecordBatch]:
     """The record batches of a block; more than one only where another writer chose so."""
     with pa.ipc.open_stream(block) as reader:
         return list(reader)
-
-
-def block_rows(block: bytes) -> list[dict[str, Any]]:
-    """The events of a block as dictionaries, oldest first."""
-    return [row for batch in decode_block(block) for row in batch.to_pylist()]

@@ -116,9 +116,9 @@ class Channels:
         scripts.run(self._redis, "commit", self._keys(channel), [reader, entry])
 
     def spill(self, channel: str, reader: str, to: Offset) -> Offset | None:
-        """Note that a reader's node has on disk what follows its place, up to an entry: it holds nothing back up to it.
+        """Note that a reader's node has its next entries on disk, up to one: up to there it holds nothing back.
 
-        Returns the entry that counts; None where the reader is past it, or is not registered.
+        Returns the entry that counts; None if the reader is past it, or not registered.
         """
         spilled_to = scripts.run(self._redis, "spill", self._keys(channel), [reader, to])
         return Offset(spilled_to.decode()) if spilled_to else None
@@ -132,9 +132,9 @@ class Channels:
         self._redis.hdel(keys.meta(channel), keys.lose(reader))
 
     def skip(self, channel: str, reader: str, entry: Offset, on_disk: OnDisk) -> Offset | None:
-        """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
+        """Let a reader give up what it was asked to, between two batches; its new offset, or None if it stays.
 
-        The Java side does this; here it is for those who play a reader.
+        The Java side does this; here it is for tests that play a reader.
         """
         to = scripts.run(self._redis, "skip", self._keys(channel), [
             reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])
@@ -262,8 +262,8 @@ class Channels:
     ) -> bool:
         """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
 
-        Each event goes to exactly one bundle's part of the stream's channel (``keys.part``): channels to be opened,
-        with their reader registered, before. Until the boundary, what was asked for before stays in force.
+        Each event goes to exactly one bundle's part of the stream's channel (``keys.part``). These channels have to be
+        open, with their reader registered. Until the boundary the former route stays in force.
 
         Parameters
         ----------
@@ -276,18 +276,18 @@ class Channels:
         from_batch : int, optional
             The first batch to be divided so; 0 for a fragment that has not started yet. No other change counts then.
         instead : bool
-            Parts instead of the whole stream: a reader that is registered there reads up to what is there now.
-            Only with ``from_batch``, and for a fragment at rest (see ``activate``), whose next batch this is.
+            True for parts in place of the whole stream, whose reader reads up to its present end. Only with
+            ``from_batch``, and for a fragment at rest (see ``activate``), whose next batch this is.
 
         Returns
         -------
         bool
-            False where that was asked for already.
+            False if that was asked for already.
 
         Raises
         ------
         ValueError
-            Nothing can be divided so (``Partitioning.why_not``).
+            The partitioning is invalid (``Partitioning.why_not``).
         """
         how = partitioning_of(partitioning)
         if how.why_not:
@@ -320,7 +320,7 @@ class Channels:
         Returns
         -------
         bool
-            False where that was asked for already.
+            False if that was asked for already.
         """
         first = "" if from_batch is None else from_batch
         arguments = [alternate_prefix(position), json.dumps({alternate: 1.0}), first, ""]
@@ -339,7 +339,7 @@ class Channels:
         Returns
         -------
         bool
-            False where that was asked for already.
+            False if that was asked for already.
         """
         first = "" if from_batch is None else from_batch
         arguments = [keys_prefix(position), json.dumps(alternates, sort_keys=True), first, ""]

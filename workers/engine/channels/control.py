@@ -29,11 +29,11 @@ _ELEMENT, _KEYS = "", ":"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The division of a stream among the bundles of one reader, as it was asked for last.
+    """The division of a stream among the bundles of one reader, by the last request.
 
-    ``partitioning`` has no bundle where the stream is no longer to be divided for the reader. ``from_batch`` is the
-    first batch that is divided so, None until the writer's valve has set it. ``effective``: that batch has begun, all
-    before it are done, so that a bundle which is not in ``partitioning`` gets nothing any more.
+    ``partitioning``: without bundles if the stream is no longer to be divided for the reader; ``from_batch``: the first
+    batch with this division, None until the writer's valve has set it; ``effective``: that batch has begun, and all
+    before it are done, so bundles that are not in ``partitioning`` get no more events.
     """
 
     partitioning: Partitioning

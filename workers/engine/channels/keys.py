@@ -164,7 +164,7 @@ def dead_letters(task_id: str) -> str:
 
 
 def sink(channel_id: str) -> str:
-    """The hash of a sink that a connector writes, by its channel: who it is outside, how far it has come, counters."""
+    """The hash of a sink that a connector writes, by its channel: its identity outside, its position, counters."""
     return f"{PREFIX}sink:{channel_id}"
 
 

@@ -46,7 +46,7 @@ def digests() -> dict[str, str]:
 
 
 def load(client: redis.Redis) -> None:
-    """Have the broker keep every script that it has not: then also those run them who may load none."""
+    """Load all scripts that the broker lacks, so that users who may not load scripts can run them."""
     for name, is_there in zip(digests(), client.script_exists(*digests().values()), strict=True):
         if not is_there:
             client.script_load(source(name))

@@ -176,27 +176,26 @@ def read_ticks(
     repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
     gate: str = "", real_time: bool = False, source: str = "",
 ) -> DataFrame:
-    """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
+    """Sequence numbers on a schedule (``_seq``, ``_time`` and ``_born``), from which every source is made.
 
     Parameters
     ----------
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
     schedule_file : path, optional
-        The file that says when each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule`
-        writes it.
+        The file with the time of each number, by :func:`workers.engine.channels.tick_schedule.write_schedule`.
     limit : int, optional
-        The number of all numbers; without one a rate never ends.
+        How many numbers there are; without one a rate never ends.
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
         ``repeat_time_ms`` (as much, if not given).
     begin : mapping, optional
         The offset to begin with, ``next`` (the first number) and ``t0`` (when number 0 was due); 0 and now, if not
-        given. A checkpoint that has planned that number goes on from where it is.
+        given. A checkpoint that has planned that number goes on from its own place.
     gate : str
-        The token of a query that stands by: it makes nothing until it is told to, and where to begin.
+        The token of a query that stands by: it makes nothing until it is told to begin, and at which number.
     source : str
-        The running task that they are for, under which it is told of waves (docs/dynamic.md).
+        The running task that it serves, by whose name it hears of waves (docs/dynamic.md).
     """
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
@@ -296,15 +295,16 @@ def the_one_on(
     made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = "",
     beside: str = "",
 ) -> DataFrame:
-    """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`.
+    """In each batch the stream of the alternate that is on, of one stream for each, all with the same columns; see
+    `one_of`.
 
     Parameters
     ----------
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
     beside : str, optional
-        The streams beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those of the ones
-        that were set for keys. All must be one partition behind that again.
+        Further streams: `WARMING`, that of the alternate that warms up, if any; `FOR_KEYS`, those of alternates that
+        were set for keys. Behind it all of them must be one partition again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [

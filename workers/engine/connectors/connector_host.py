@@ -94,7 +94,7 @@ class ConnectorHost:
         self._wake.set()
 
     def note_end(self, taken_bytes: int) -> None:
-        """Leave word that it ends, for it has taken so much memory."""
+        """Note for the next host that this one ends, because it takes so much memory."""
         self._log.error("more memory was taken than may be", megabytes=taken_bytes >> 20)
         self._suspects.note_end(taken_bytes=taken_bytes)
 
@@ -122,7 +122,8 @@ class ConnectorHost:
         self._sinks.join(deadline)
 
     def _try(self, do: Callable[[], object]) -> bool:
-        """Do something that may fail for a time, and say why, once; whether it was done, and what it gives is true."""
+        """Do something that may fail for a time, and log the reason once; True if it was done, and its result is
+        true."""
         try:
             is_settled = bool(do())
             self._problems.pop(do.__name__, None)
@@ -278,10 +279,10 @@ class ConnectorHost:
         version = self._newest().version
         if version > self._swept_version:
             for task in self._wanted_then - sources.keys():  # one that came from another node, and rested here
-                if self._store.holding.holder(task) == self._settings.node:
-                    self._store.holding.take(task, self._settings.node)
+                if self._store.leases.holder(task) == self._settings.node:
+                    self._store.leases.take(task, self._settings.node)
             self._wanted_then = frozenset(sources)
-            hosted = self._store.holding.names(self._settings.node) - sources.keys() - self._ending.keys()
+            hosted = self._store.leases.names(self._settings.node) - sources.keys() - self._ending.keys()
             self._unwanted = {task: self._unwanted.get(task, now_ms) for task in hosted}
             self._swept_version = version
         for task, since_ms in list(self._unwanted.items()):

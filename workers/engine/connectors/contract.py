@@ -36,11 +36,10 @@ class SourceRefused(WeirError):
 class Message:
     """A piece of a source's input: one event, or several in formats that hold several.
 
-    ``place`` says where it was, for whoever looks at what could not be read: “orders[3] at 1234”. ``values`` is given
-    in place of ``body`` by sources that have columns themselves; ``extras`` is what the config includes beside them.
-    ``partition`` names the part of the source that it is of, where the order of events is kept within such parts alone:
-    each has a mark of time of its own (``workers.library.watermarks``).
-    ``at_ms`` is when it was, of one that has no content to say so.
+    ``place``: its origin, for people who look at unreadable messages: “orders[3] at 1234”; ``values``: in place of
+    ``body``, from sources with columns of their own; ``extras``: values that the config includes besides;
+    ``partition``: the part of the source that it comes from, if order is kept only within parts, each of which has its
+    own mark (``workers.library.watermarks``); ``at_ms``: its time, for a message whose content has none.
     """
 
     body: bytes = b""
@@ -62,10 +61,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Messages of one poll, in order, and the position after it; None where the source has none, or it is as it was.
-    One that has moved on without messages is written as well.
+    """Messages of one poll, in order, and the position after it.
 
-    ``lost`` are events that the source no longer had when they were due.
+    ``position``: None if the source has none, or if it is unchanged; one that changed without messages is stored as
+    well. ``lost``: the events that the source no longer had when they were due.
     """
 
     messages: Sequence[Message] = ()
@@ -92,9 +91,11 @@ class LookAt(Protocol):
     """
 
     def __call__(self, opening: Opening, count: int) -> Iterator[Polled]:
-        """The newest events, up to ``count`` or some more, the oldest of them first. The first thing given, with or
-        without messages, says that the source has answered. Where there is nothing yet, it goes on waiting and gives
-        ``Polled()`` at least every second; it ends when it has given what there is. Raises as a ``Reader`` does."""
+        """The newest events, up to ``count`` or some more, the oldest of them first.
+
+        The first ``Polled``, with or without messages, says that the source has answered. Without events it goes on
+        waiting, and gives ``Polled()`` at least every second; after the events it ends. Raises as a ``Reader`` does.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
-"""Lines, and records of CSV, of a file or a message: one that is damaged takes no others with it.
+"""Lines and CSV records of a file or a message. A damaged record spoils no other.
 
-A line ends with a line feed, a carriage return, or both. A mark of its encoding at the beginning is no part of it.
+A line ends with a line feed, a carriage return, or both. A byte order mark at the beginning is not part of it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def lines_of(file: BinaryIO, begin: int = 0) -> Iterator[tuple[int, int, bytes |
 def records_of(file: BinaryIO, at: int = 0, *, values: int | None = None) -> Iterator[tuple[int, int, bytes | None]]:
     """Records by their quotes, with the bytes before and behind them; None for one that is too long.
 
-    One that a stray quote opens ends as one line, and what is behind it is read.
+    A record that a stray quote opens ends with its line, and reading goes on behind it.
 
     Parameters
     ----------
     values : int, optional
-        The number of values of each: lines that make no record of so many are none together.
+        The number of values of each: lines that do not join to a record of so many are separate.
     """
     begin: int | None = at
     while begin is not None:

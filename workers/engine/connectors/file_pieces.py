@@ -156,8 +156,8 @@ class _Unpacked(io.RawIOBase):
 
 
 def place_before_last(file: BinaryIO, reading: FileReading, size: int, count: int) -> At:
-    """A place in an open file from which it has not much more than its last ``count`` events; None, its beginning,
-    where it is small, or has no other place that is known without reading it.
+    """A place in an open file with not much more than ``count`` events behind it. It is None, the beginning, for a
+    small file, or if no other place is known without reading it.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _csv(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
 
 
 def _header(record: bytes | None, reading: FileReading) -> list[str]:
-    """The names of a file's fields; raises where it is not known which of them a column is."""
+    """The names of a file's fields; raises if a column could be several of them."""
     if record is None:
         raise UnreadableMessage(f"its header is a line of over {FILE_RECORD.most >> 20} MiB")
     names = values_of(record)

@@ -31,7 +31,7 @@ def open_files(opening: Opening) -> FilesReader:
 
 
 def look_at_files(opening: Opening, count: int) -> Iterator[Polled]:
-    """The last events of the files that were last written; where there is none, of the first that appear."""
+    """The last events of the newest files; without files, the first that appear."""
     config = opening.config
     store, pattern = store_of(config), PathPattern(config["match"])
     while True:

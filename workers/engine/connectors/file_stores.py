@@ -187,7 +187,7 @@ class Bucket:
     def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
         if not all(map(_PART.fullmatch, path.split("/"))):
-            raise FileGone("has a key by which it cannot be asked for (with //, . or .. as a part, or a control "
+            raise FileGone("has a key that cannot be requested (with //, . or .. as a part, or a control "
                            "character); copy it to another key")
         return io.BufferedReader(_Object(self, path, listed), buffer_size=1 << 20)  # type: ignore[return-value]
 

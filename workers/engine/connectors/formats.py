@@ -110,8 +110,8 @@ def layout_of(config: Mapping[str, Any]) -> MessageLayout:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Events as values by column, their times in ms since the epoch, and what could not be read; ``arrays`` are the
-    events by column, ``partitions`` those that they are of, where any is named."""
+    """Events with their times (ms since the epoch), and the unreadable ones. ``arrays``: the events by column;
+    ``partitions``: the partition of each, if any is named."""
 
     rows: Sequence[tuple]
     times_ms: Sequence[int]
@@ -190,7 +190,7 @@ def _without_unfit(
     rows: Sequence[tuple], times_ms: Sequence[int], origins: Sequence[Message], dead: list[DeadLetter],
     layout: MessageLayout
 ) -> Decoded:
-    """The events that a block can hold; whatever it is that others have, it must not hold up all that comes behind."""
+    """The events that a block can hold. Others become dead letters, and must not hold up later events."""
     fitting = []
     for number, row in enumerate(rows):
         try:
@@ -242,8 +242,8 @@ def _json(body: bytes, layout: MessageLayout, room: DecodingRoom) -> Iterator[_E
 
 
 def _count_values(body: bytes, room: DecodingRoom) -> None:
-    """Take the room of a text's values; only where it is long it is looked which commas and brackets are in texts, and
-    never where it is of UTF-16 or UTF-32, which are read by other bytes."""
+    """Take the room of a text's values. Only in a long text are commas and brackets within strings left out, and never
+    in UTF-16 or UTF-32, which have other bytes."""
     if len(body) > room.values and sum(map(body.count, _SEPARATORS)) >= room.values:
         plain = body if b"\0" in body else _JSON_TEXT.sub(b"", body)
         room.take(values=1 + sum(map(plain.count, _SEPARATORS)))
@@ -309,7 +309,7 @@ def _row_of_json(item: Any, layout: MessageLayout) -> tuple:
         except UnicodeEncodeError:
             raise UnreadableMessage("has half a surrogate pair in it, which is no text") from None
     if not isinstance(item, dict):
-        raise UnreadableMessage("is no JSON object, so that it has no fields")
+        raise UnreadableMessage("is no JSON object, so it has no fields")
     return _row(item, layout)
 
 
@@ -320,7 +320,7 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: MessageL
 
 
 def _row(values: Mapping[str, Any], layout: MessageLayout) -> tuple:
-    """The declared fields of an event; one that is missing is null, others are left out."""
+    """The declared fields of an event: missing ones are null, undeclared ones are left out."""
     fields = layout.fields or layout.content
     return tuple([_typed(name, values.get(name), kind, layout) for name, kind in fields.items()])
 

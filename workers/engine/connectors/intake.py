@@ -19,7 +19,7 @@ from scheduler.model.bounds import DEAD_LETTERS
 from workers.engine.channels import block_codec, keys, scripts
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, LIVE_CAPACITY_BYTES
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.connector_leases import Holding
+from workers.engine.connector_leases import ConnectorLeases
 from workers.engine.letters import KeptLetter
 from workers.engine.slot_values import answers_of
 
@@ -78,7 +78,7 @@ class IntakeStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self._channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.connector, holdings=keys.hosted)
+        self.leases = ConnectorLeases(broker, state=keys.connector, leased=keys.hosted)
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class IntakeStore:
         earlier = self.readers(task)
         if earlier and earlier.isdisjoint(known_readers):
             self.delete(task)
-        if not self.holding.take(task, node, by_force=by_force):
+        if not self.leases.take(task, node, by_force=by_force):
             return None
         begin = f"{time.time_ns() // 1_000_000}-0"
         meta = keys.meta(channel)
@@ -119,7 +119,7 @@ class IntakeStore:
 
         ``SourceOvertaken`` where another node holds it.
         """
-        token = self.holding.token(task, node, keys.meta(keys.intake(task)))
+        token = self.leases.token(task, node, keys.meta(keys.intake(task)))
         if token is None:
             raise SourceOvertaken(f"another node than {node} holds {task}")
         return token
@@ -130,7 +130,7 @@ class IntakeStore:
         whole = [*(key(channel) for key in (keys.channel, keys.meta, keys.readers)),
                  keys.connector(task), keys.dead_letters(task), keys.posted(task), keys.answers(task)]
         if node is not None:
-            return self.holding.end(task, node, whole=whole)
+            return self.leases.end(task, node, whole=whole)
         self._broker.delete(*whole)
         return True
 
@@ -140,10 +140,10 @@ class IntakeStore:
         Parameters
         ----------
         heirs : collection of str
-            The fragments that go on with its readers there: by them the source is known as the one that it was.
+            The fragments that continue its readers there. They become known readers, so the source keeps its state.
         """
         self.know(task, heirs)
-        self.holding.pass_on(task, node, to=to)
+        self.leases.pass_on(task, node, to=to)
 
     def readers(self, task: str) -> frozenset[str]:
         """Every fragment that has read the source in its present life."""
@@ -151,7 +151,7 @@ class IntakeStore:
         return frozenset(json.loads(text)) if text else frozenset()
 
     def know(self, task: str, readers: Collection[str]) -> None:
-        """Remember that these have read the source, where it is there."""
+        """Remember these as readers of the source, if it exists."""
         before = self.readers(task)
         if not before.issuperset(readers) and self._broker.exists(keys.connector(task)):
             self._broker.hset(keys.connector(task), READERS, json.dumps(sorted({*before, *readers})))
@@ -177,7 +177,8 @@ class IntakeStore:
         return self.states([task])[task]
 
     def states(self, tasks: Collection[str]) -> dict[str, Intake]:
-        """The states of sources, in one round trip; one whose channel is none, for slots write there, is not open."""
+        """The states of sources, in one round trip. A source whose channel is invalid counts as not open: slots write
+        there."""
         pipeline = self._broker.pipeline(transaction=False)
         for task in tasks:
             pipeline.hmget(keys.connector(task), ["seq", "position", "at", "dead"])
@@ -208,9 +209,9 @@ class IntakeStore:
         first : int
             The number of the first event: ``Intake.seq`` as the writer knows it.
         position : mapping, optional
-            The position from which the source is to be read on; it stays as it was without one.
+            The position from which the source is to be read on; by default the present one.
         once : OnceOnly
-            Under which a repetition of this write does nothing.
+            Makes a repetition of this write do nothing.
         keep_dead : int
             The number of the newest dead letters that are kept.
         lost : sequence of DeadLetter
@@ -219,7 +220,7 @@ class IntakeStore:
         Returns
         -------
         str or None
-            None where it was written; the first answer where its key was taken before ("" if that was not kept).
+            None if it was written; the first answer if its key was used before ("" if that answer was not kept).
 
         Raises
         ------

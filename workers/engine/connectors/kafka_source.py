@@ -3,13 +3,13 @@
 Partitions are assigned by hand and no group is joined, so that nothing is rebalanced and a position that was written
 with a block is the only truth. Partitions that are added to a topic are read from their beginning.
 
-A topic that was deleted and made anew is told by its id, where the cluster has ids for topics (Kafka 2.8 and newer) and
-tells them: then what is kept of its offsets is of another log, and it is read from its beginning.
+A topic that was deleted and made anew is recognised by its id, if the cluster has topic ids (Kafka 2.8 and newer) and
+gives them: then the stored offsets are of another log, and the topic is read from its beginning.
 
-Not every offset is a message: ends of transactions and messages of those that were given up have one, too. A partition
-that is read to its end is behind them all, as its end says, and none of them is taken for an event that was lost.
+Not every offset is a message: ends of transactions and messages of aborted ones have offsets, too. A partition that was
+read to its end is behind all of them, and none of them counts as a lost event.
 
-A batch that cannot be decompressed comes again and again: where it ends is searched, and it is read on behind it.
+A batch that cannot be decompressed comes again at each try: its end is searched, and reading goes on behind it.
 """
 
 from __future__ import annotations
@@ -214,8 +214,8 @@ class KafkaReader:
             self._registry.close()
 
     def _begin(self, position: Position | None, anew: Collection[str] = ()) -> dict[str, dict[str, int]]:
-        """The offsets to begin at, by topic and partition: those that are known, else where the config says; of topics
-        that were made anew the first. One of which that is not known may have fewer partitions than before."""
+        """The offsets to begin at, by topic and partition: stored ones, else by the config; the first offsets of topics
+        that were made anew. A topic without ids may have been made anew with fewer partitions."""
         parts_of = {topic: self._partitions(topic) for topic in self._topics}
         known_of = {topic: at for topic, at in (position or {}).get("offsets", {}).items() if topic not in anew}
         offsets = {
@@ -269,8 +269,8 @@ class KafkaReader:
             self._descriptions |= self._admin.describe_topics(topics, request_timeout=self.timeout_s)
 
     def _made_anew(self, wait_for: Collection[str] = ()) -> list[str]:
-        """Topics that have another id than they had, by the answers that are there. A cluster that gives none leaves it
-        at what is known."""
+        """Topics whose id has changed, by the answers that have come. If the cluster gives no ids, the stored ones
+        stay."""
         anew = []
         for topic, answer in list(self._descriptions.items()):
             if topic not in wait_for and not answer.done():
@@ -302,7 +302,7 @@ class KafkaReader:
         self._is_elsewhere = False
 
     def _search(self, message: Any, *, is_unreadable: bool) -> list[DeadLetter]:
-        """Come nearer to the end of a batch that cannot be read; what it was where that is found, and read on there."""
+        """One step of the search for the end of an unreadable batch; its dead letter once that is found."""
         topic, partition = part = (message.topic(), message.partition())
         was, self._is_elsewhere = self._offsets[topic][str(partition)], True
         behind = self._batches.search(

@@ -144,7 +144,7 @@ def look(order: LookOrder, types: TaskTypes, *, opened: Callable[[Mapping[str, A
 
 
 def _read(looks: LookAt, opening: Opening, come: _Come) -> None:
-    """On a thread of its own: what comes of the source, for as long as it has something."""
+    """Read the source on a thread of its own, until it has no more."""
     try:
         for polled in looks(opening, come.count):
             come.answered = True

@@ -4,8 +4,8 @@ With QoS 1 and 2 a message is acknowledged when its block is written: none is lo
 lost comes again. QoS 2 is asked for as QoS 1: with 2 a client answers before it hands a message over, and one that dies
 between loses it, for the other broker does not send it again.
 
-What a broker retains it sends at every subscription, and a broker that lost its sessions is subscribed to anew. So the
-position holds what was last read of each topic, as digests: a retained message that is among them is not taken twice.
+A broker sends retained messages at every subscription, and a broker that lost its sessions is subscribed to again. So
+the position holds a digest of the last message of each topic: a retained message with such a digest is not taken twice.
 """
 
 from __future__ import annotations
@@ -320,7 +320,7 @@ class MqttReader:
 
 
 class _PassingReader(MqttReader):
-    """A client that the other broker forgets as soon as it is gone."""
+    """A client without a session: the other broker forgets it when it disconnects."""
 
     session_s = 0
     connect_s = LOOK_CONNECT_S

@@ -32,8 +32,8 @@ def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str
 
 
 def has_json(metadata: pq.FileMetaData, names: Sequence[str]) -> bool:
-    """True where one of these columns holds texts that are JSON: Arrow has a type of its own for them, by which they
-    are there as often as rows name them before anybody can count."""
+    """True if one of these columns holds JSON texts. Arrow has a type of its own for them, and repeats a text for each
+    row that names it before anybody can count."""
     return any(column.logical_type.type == "JSON" for column in _columns_of(metadata, names))
 
 
@@ -165,7 +165,7 @@ class _Header:
                 self.packed = value
 
     def _value(self, kind: int, level: int, field: int = 0) -> int | None:
-        """Read a value; what it is where it is a whole number."""
+        """Read a value; returns it if it is a whole number."""
         if kind in _I16_TO_I64:
             return self._signed()
         if kind == 3:

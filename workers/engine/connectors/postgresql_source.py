@@ -159,10 +159,10 @@ class PostgresqlReader:
         return messages, lost
 
     def _rows(self, query: Any, most: int, *, is_known: bool = False) -> list[tuple]:
-        """The next rows that are settled, which count as read: so many, or as many as one poll gives.
+        """The next final rows, which count as read: no earlier row can still appear. At most ``most``, or a poll's.
 
-        Raises what the rows cannot be read for; where their places alone are asked for (``is_known``) a server that
-        says too much is refused.
+        Raises if they cannot be read. With ``is_known``, which asks for their places alone, a server that sends too
+        much is refused.
         """
         read: list[tuple] = []
         size, is_whole = 0, True

@@ -24,7 +24,7 @@ class WantedSource:
 
     @property
     def known_readers(self) -> frozenset[str]:
-        """Every fragment by which the source is known as the one that it was."""
+        """All fragments that count as known readers: with one of them the source keeps its state."""
         return self.staying.union(self.readers, *self.readers.values(), self.passed.heirs)
 
 

@@ -35,8 +35,8 @@ TOO_LARGE = (
     "It had {:,} MB of memory then: what this task is sent becomes too large when it is unpacked. Delete that at the "
     "other system, send it in smaller parts, or give the node more (WEIR_CONNECTOR_MEMORY_MB).")
 CRASHED = (
-    "It crashed at what the other system says. See whether that is the one that is meant, and what is newest there; "
-    "the log of the node's connectors says where it crashed.")
+    "It crashed over an answer of the other system. Check that its address is right, and look at the newest data "
+    "there; the log of the node's connectors says where it crashed.")
 
 
 class Hosted(Protocol):
@@ -82,7 +82,7 @@ class SourceSuspects:
             "at_ms": self._clock_ms(), "sources": self._working, "taken_mb": taken_bytes >> 20}))
 
     def _crash(self) -> Death | None:
-        """That of the host before this one, where it crashed."""
+        """The crash of the host before this one, if it crashed."""
         try:
             with self._crashed.open(errors="replace") as file:
                 where, at_ms = file.read(_SHOWN), int(self._crashed.stat().st_mtime * 1000)

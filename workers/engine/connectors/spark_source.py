@@ -1,8 +1,8 @@
 """Sources that Spark reads: a streaming query whose batches are handed to the runner piece by piece.
 
-The place in the source is Spark's checkpoint; beside it the broker has how much of which batch is written. A batch
-that Spark repeats after an end gives what is missing of it, and one that is written is not given again. All sources of
-a host share one driver, which is there for as long as one of them is.
+The position in the source is Spark's checkpoint; the broker also has how much of which batch is written. Of a batch
+that Spark repeats only the missing part is written, and of a written batch nothing. All sources of a host share one
+driver, which lives as long as any of them.
 """
 
 from __future__ import annotations

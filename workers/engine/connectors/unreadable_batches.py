@@ -31,7 +31,7 @@ class UnreadableBatch:
 
     @property
     def is_found(self) -> bool:
-        """True where it is known where the batch ends: ``behind`` is the first offset that is not its own."""
+        """True if the end of the batch is known: ``behind`` is the first offset after it."""
         return self.behind <= self.within + 1
 
     @property

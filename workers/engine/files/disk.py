@@ -89,7 +89,7 @@ def remove(path: Path) -> None:
 
 
 def remove_anything(path: Path) -> None:
-    """Remove what is there, a folder with what it holds, too; nothing there is fine."""
+    """Remove a file, or a folder with its content, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError:

@@ -110,7 +110,7 @@ def write(path: Path, batches: Iterable[pa.RecordBatch], *, schema_json: str) ->
 
 
 def read_kept(path: Path) -> EventFeed | None:
-    """The events of a file; None where there is none that can be read."""
+    """The events of a file; None for a missing or damaged file."""
     try:
         return read(path)
     except (OSError, ValueError):  # Arrow's errors are the one or the other

@@ -105,7 +105,7 @@ class Writer(Protocol):
     batching: Batching
 
     def position(self) -> Offset | None:
-        """The last block that the other system has, as it says itself; None where it keeps none."""
+        """The last block in the other system, by that system's own record; None if it keeps no record."""
         ...
 
     def write(self, batch: Batch, refuse: Refuse) -> None:

@@ -170,7 +170,7 @@ def offset_of(number: int) -> Offset:
 
 
 def _cast(rows: pa.Table, first: int, schema: pa.Schema, refused: list[RefusedRow]) -> list[pa.Table]:
-    """Rows in other types; those that have no value there are found by halves."""
+    """Rows cast to other types. Rows that cannot be cast are found by bisection, and refused."""
     if not rows.num_rows:
         return []
     try:

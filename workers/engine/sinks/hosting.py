@@ -1,6 +1,6 @@
-"""The sinks of a connector host: those that run are brought to those that are wanted, again and again.
+"""The sinks of a connector host, reconciled repeatedly with the wanted ones.
 
-A sink that nobody wants any more still writes what waits in its channel, for ten minutes at most.
+An unwanted sink still writes the rest of its channel, for ten minutes at most.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Sinks:
         return wanted_sinks(desired, self._types, let_go=self._passing_records.let_go())
 
     def names(self, sinks: Mapping[str, WantedSink]) -> list[str]:
-        """Channels of those that are wanted, of those that still write, and of those that another host has left."""
+        """The channels of wanted sinks, of sinks that still write, and of those that another host has left."""
         abandoned = () if self._is_swept else self._store.left(self._settings.node)
         return [*dict.fromkeys((*sinks, *self.runners, *abandoned))]
 
@@ -103,7 +103,7 @@ class Sinks:
             elif channel not in self.runners:
                 if channel not in held_back:
                     self._await(sink, phases[channel])
-            elif phases[channel] is Phase.KEEP and self._store.holding.holder(channel) != self._settings.node:
+            elif phases[channel] is Phase.KEEP and self._store.leases.holder(channel) != self._settings.node:
                 self._end_runner(channel)
             else:
                 self.runners[channel].drain(False)
@@ -186,7 +186,7 @@ class Sinks:
     def _let_go(self, sink: WantedSink) -> None:
         """Let another node write a sink on: what waits in its channel, too."""
         if self._end_runner(sink.channel):
-            self._store.holding.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
+            self._store.leases.pass_on(sink.channel, self._settings.node, to=sink.passed.goes_to)
             self._lives.forget(sink.channel)
             self._passing_records.record_let_go(sink.passed.heirs)
 

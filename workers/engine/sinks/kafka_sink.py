@@ -1,11 +1,11 @@
 """Kafka: events as JSON messages of a topic, each exactly once for whoever reads committed messages alone.
 
 A transaction holds a batch's messages and the sink's last block, as the committed offset of a group of the sink's name:
-Kafka keeps the newest one of each group and nothing else. The transactional id is the sink's name, too: whoever opens
-it anew ends what another had begun, and shuts that one out.
+Kafka keeps only the newest offset of each group. The transactional id is the sink's name, too: a new writer aborts the
+open transaction of the former one, and fences it.
 
-A group without members loses its offsets when nothing was committed for as long as the cluster keeps them (a week by
-default): of a sink at which nothing comes the place is committed again before.
+A group without members loses its offsets if nothing is committed for the cluster's retention time (a week by default):
+an idle sink commits its offset again before that.
 """
 
 from __future__ import annotations

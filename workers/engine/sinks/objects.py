@@ -1,8 +1,8 @@
 """Objects of an S3-compatible service: Parquet or JSON lines, each event in exactly one object.
 
-An object is named for the sink and the block before its first one, and put only where none of that name is there. What
-it holds ends with the block that stands in its metadata. So what is written is told by the names alone: who finds an
-object in its way goes on behind it. Objects may be moved or deleted by whoever reads them.
+An object is named after the sink and the block before its first one, and put only if no object has that name. Its
+metadata names its last block. So the names alone tell what is written: a writer whose object exists already goes on
+behind it. Readers may move or delete objects.
 """
 
 from __future__ import annotations

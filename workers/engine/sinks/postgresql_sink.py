@@ -119,7 +119,7 @@ class PostgresqlWriter:
         return keyed
 
     def _put(self, cursor: Any, rows: Sequence[tuple[int, tuple]], refused: list[RefusedRow]) -> None:
-        """Put rows in; those that are not taken are found by halves."""
+        """Put rows in. Rows that the database refuses are found by bisection."""
         try:
             with self._connection.transaction():
                 self._insert(cursor, [values for _, values in rows])

@@ -107,10 +107,10 @@ class SinkRunner(Retried):
         return sink.open(SinkOpening(sink.name, sink.task, sink.config(), column_names(schema), noted, sink.folder))
 
     def _after_a_restore(self, writer: Writer, restored: Offset, schema: str, noted: Offset) -> Writer:
-        """Go on as another sink where the other system has more than the channel that was put back.
+        """Go on as another sink if the other system has more than the restored channel.
 
-        Blocks that come will have the numbers of those that it has, and other events: as the same sink, it would be
-        taken to have them.
+        New blocks will have the numbers of blocks there, and other events: under the sink's old name they would count
+        as written already.
         """
         is_new = (writer.position() or restored) > restored
         life = self._store.settle(self.sink.channel, is_new=is_new)
@@ -142,7 +142,7 @@ class SinkRunner(Retried):
             self._note(taken=unnoted, passed=unnoted)
 
     def _gather(self, batching: Batching) -> list[SpilledBlock]:
-        """The blocks of the next batch; none where it is not yet to be written."""
+        """The blocks of the next batch; empty if it is not yet due."""
         after = self._pending[-1].offset if self._pending else self._position
         wait_ms = WAIT_MS
         if self._pending:

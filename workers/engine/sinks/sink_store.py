@@ -21,7 +21,7 @@ from workers.engine.channels import block_codec, keys, scripts
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.spill import SpilledBlock
-from workers.engine.connector_leases import Holding
+from workers.engine.connector_leases import ConnectorLeases
 from workers.engine.letters import KeptLetter
 
 KEPT_S = 24 * 3600  # for which all of a sink stays that nobody wants any more: as long as its channel
@@ -68,7 +68,7 @@ class SinkStore:
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
         self.channels = Channels(broker)
-        self.holding = Holding(broker, state=keys.sink, holdings=keys.sinks)
+        self.leases = ConnectorLeases(broker, state=keys.sink, leased=keys.sinks)
 
     # -- life ----------------------------------------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class SinkStore:
         life : str, optional
             The life that the node has on its disk, for a broker that has lost it.
         """
-        if not self.holding.take(channel, node, by_force=by_force):
+        if not self.leases.take(channel, node, by_force=by_force):
             return None
         state = keys.sink(channel)
         pipeline = self._broker.pipeline(transaction=True)
@@ -97,12 +97,12 @@ class SinkStore:
         return pipeline.execute()[2].decode()
 
     def restored(self, channel: str) -> Offset | None:
-        """Up to where the channel went when it was put back from a copy; None where it was not, or that is settled."""
+        """The end of the channel at its restoration from a copy; None without one, or once `settle` is done."""
         text = self._broker.hget(keys.sink(channel), "restored")
         return None if text is None else Offset(text.decode())
 
     def settle(self, channel: str, *, is_new: bool) -> str:
-        """Settle what becomes of a sink whose channel was put back: a new life, or the old one; which that is."""
+        """Give a sink whose channel was restored a new life, or leave it the old one; the life's id."""
         pipeline = self._broker.pipeline(transaction=True)
         if is_new:
             pipeline.hset(keys.sink(channel), "life", uuid.uuid4().hex)
@@ -114,11 +114,11 @@ class SinkStore:
         """Nobody wants it any more, and all is written: what stands here goes with its channel, unless another node
         has taken it."""
         whole = (keys.sink(channel), keys.refused(channel), keys.sink_orders(channel))
-        self.holding.end(channel, node, whole=whole, after_s=KEPT_S)
+        self.leases.end(channel, node, whole=whole, after_s=KEPT_S)
 
     def left(self, node: str) -> dict[str, dict[str, Any]]:
         """The tasks of the sinks that a node has begun and not left, by channel."""
-        channels = sorted(self.holding.names(node))
+        channels = sorted(self.leases.names(node))
         tasks = {channel: self._broker.hget(keys.sink(channel), "task") for channel in channels}
         return {channel: _task_in(task) for channel, task in tasks.items()}
 
@@ -130,8 +130,7 @@ class SinkStore:
     # -- what is written -----------------------------------------------------------------------------------------------
 
     def position(self, channel: str) -> Offset:
-        """The last block that is outside, as far as is known here: at least to the place that is held in its
-        channel."""
+        """The last block outside, as far as it is known here: at least the sink's offset in its channel."""
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.hget(keys.sink(channel), "position").hget(keys.readers(channel), keys.SINK)
         return max((Offset(text.decode()) for text in pipeline.execute() if text), default=START)

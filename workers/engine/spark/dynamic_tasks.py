@@ -86,7 +86,7 @@ def _builds(
 
 
 def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame) -> DataFrame:
-    """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
+    """The output of a path. If its streams fork, all of it is one partition, which sharing the forked stream requires.
     """
     made = path.follow(
         events, work=lambda task, read: built(task_types[task.type], task.config, read), join=_one_stream, share=shared)

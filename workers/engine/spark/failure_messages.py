@@ -65,14 +65,14 @@ class FragmentFailed(Exception):
     Parameters
     ----------
     may_pass : bool
-        True where the cause may go by itself: a service that is away, a full disk. What Weir alone does goes wrong
-        again.
+        True if the cause may go away by itself: an unreachable service, a full disk. Failures of Weir's own code
+        repeat.
     is_final : bool
-        It goes wrong each time, so that nobody but a person tries it again.
+        True if it fails each time, so that only a person tries it again.
     tasks : sequence of str
-        The running tasks that it was in; none where that cannot be told.
+        The running tasks that it was in; empty if unknown.
     traceback : str
-        Python's or Java's, as far as there is one.
+        Of Python or Java; empty without one.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ def forget_copies(checkpoint: Path) -> None:
 
 
 def newest(folder: Path, *, upto: int) -> str | None:
-    """The states of a fold after a batch; None where no event had come to it by then."""
+    """The states of a fold after a batch; None if no event had come to it by then."""
     batch = max((number for number in _batches(folder) if number <= upto), default=None)
     return None if batch is None else (folder / str(batch)).read_text(encoding="utf-8")
 

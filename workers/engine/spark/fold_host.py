@@ -1,21 +1,21 @@
 """The fold host of a slot: one process that works on its folds and keeps their states while a batch lasts.
 
-Spark's own runner of Python functions waits for the next event before it reads what the function gave, so a batch with
-a fold could not stay open; and each query would hold a worker. This process takes the events of a group and gives what
-comes of them (``HostedFold.java``), by the very function that Spark would call
-(``workers.library.state.FoldedStream.work``). It is a child of the slot, ends with it, and serves the code of the
-library alone, one message at a time, and takes it from the slot's driver alone (``peers``).
+Spark's own runner of Python functions waits for the next event before it reads the function's results. So a batch with
+a fold could not stay open, and each query would hold a worker. This process takes a group of events and returns their
+results (``HostedFold.java``), by the very function that Spark would call (``workers.library.state.FoldedStream.work``).
+It is a child of the slot and ends with it. It runs code of the library alone, one message at a time, and takes messages
+from the slot's driver alone (``peers``).
 
 Messages either way are a length (4 bytes), a letter and a body:
 
 ========== ============================================================ =====================================
 ``b``      begin: batch (8), length (4) and folder of the states, fold   nothing
-``w``      work: a record batch of Arrow's                               what comes of it; empty for nothing
+``w``      work: a record batch of Arrow's                               its results; empty without any
 ``s``      save: the batch is over                                       nothing
 ========== ============================================================ =====================================
 
-An answer has the letter ``d``, or ``e`` and a traceback. A connection is a batch: one that ends before it was saved is
-as if it had not begun.
+An answer has the letter ``d``, or ``e`` and a traceback. A connection is a batch: without a save it
+has no effect.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FoldDefinition:
 
 
 class FoldBatch:
-    """A batch of a fold: its states, from those before it to those that are kept."""
+    """A batch of a fold: its states, from loading to saving."""
 
     def __init__(self, fold: FoldDefinition, folder: Path, batch: int) -> None:
         self._fold, self.folder, self._batch = fold, folder, batch
@@ -174,8 +174,8 @@ def _pickler() -> ModuleType:
 
 
 def _lists(events: pa.RecordBatch) -> dict[str, list]:
-    """The columns of some events; a number that is none (NaN) is missing, as it is to Spark's own operator. A frame of
-    pandas would take most of a millisecond for each group, however few events it has."""
+    """The columns of some events; NaN is missing, as for Spark's own operator. A frame of pandas would take most of a
+    millisecond for each group, however small."""
     lists = {name: column.to_pylist() for name, column in zip(events.schema.names, events.columns, strict=True)}
     for column in events.schema:
         if pa.types.is_floating(column.type):

@@ -80,7 +80,7 @@ class HostedFolds:
 
 
 class HostProcess:
-    """A fold host as a child of this process: it ends with it, and is started again where it ends by itself."""
+    """A fold host as a child of this process: it ends with this process, and is restarted if it ends by itself."""
 
     def __init__(self, socket: str, driver: int) -> None:
         self.socket, self._driver = socket, driver

@@ -175,7 +175,7 @@ class QueryListener:
             self._watched.pop(name, None)
 
     def forget(self, run_ids: Iterable[str]) -> None:
-        """Drop what is kept of runs that are over."""
+        """Drop all data of ended runs."""
         with self._lock:
             for run_id in run_ids:
                 self._progress.pop(run_id, None)

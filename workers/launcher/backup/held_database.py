@@ -1,6 +1,6 @@
 """The site's database as it is at one moment: SQLite through its backup interface, PostgreSQL through COPY.
 
-Sessions are left out: whoever has one is logged in, and a back-up must not log anybody in.
+Sessions are left out: with one of a back-up anybody could be logged in.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def read(url: str, data_dir: Path) -> Iterator[DatabaseSnapshot]:
 
 
 def check_is_there(url: str, data_dir: Path) -> None:
-    """Refuse where there is no database of that system; before anything else of its folder is touched."""
+    """Refuse if there is no database of that system. Call it before anything else in the folder is touched."""
     if not is_postgresql(url) and not (path := sqlite_path(url, data_dir)).is_file():
         raise CannotStart(f"There is no database {path}: nothing was started there yet. Name another with --data-dir.")
 

@@ -1,4 +1,4 @@
-"""Files as they are at one moment: by hard links, so that what is deleted or replaced afterwards stays."""
+"""A snapshot of files by hard links: files that are deleted or replaced later stay in it."""
 
 from __future__ import annotations
 

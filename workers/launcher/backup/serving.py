@@ -1,4 +1,4 @@
-"""The broker of a data folder: the one that runs, or one that is started for as long as it is needed."""
+"""The broker of a data folder: the running one, or one that is started for the moment."""
 
 from __future__ import annotations
 

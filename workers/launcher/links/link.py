@@ -77,7 +77,7 @@ def linked(node: str, url: str, request: LinkRequest) -> Iterator[Link]:
 
 
 def _joined(node: str, request: LinkRequest) -> tuple[JoinedNamespace | None, str]:
-    """The namespace, where one is wanted; where one may also be missing, why it is."""
+    """The namespace, if one is wanted; if it may be missing, and is, the reason."""
     if request.how == "relay":
         return None, ""
     try:

@@ -1,4 +1,4 @@
-"""A SELECT against the columns of its input: what it gives, what is wrong with it, and what Spark is to compute.
+"""Compiling a SELECT against the columns of its input: the columns of its output, its faults, and its text for Spark.
 
 Types are checked here, without Spark, so that the site can say what is wrong before anything runs; a test holds every
 rule to Spark's analyser. What Spark computes never fails for a value: arithmetic that overflows, a division by zero, an
@@ -42,14 +42,14 @@ class CompiledSelect:
 
 
 def compiled(select: Select, columns: Columns, *, task: str = "") -> CompiledSelect:
-    """Check a SELECT against its input; ``task`` is the running task, for what goes wrong while it runs.
+    """Check a SELECT against its input; ``task`` is the running task, for errors while it runs.
 
     Raises
     ------
     ColumnError
-        A column is not there, or of a type that cannot be worked on so.
+        A column is missing, or its type does not fit.
     InvalidConfig
-        A function is called that is none, or not as it can be.
+        A function is unknown, or its arguments do not fit.
     """
     growth = TextGrowth(bounds_for(1), task)
     result = _compiled(select, columns, growth)
@@ -192,7 +192,7 @@ class NameScope:
         return value
 
     def _named(self, name: str) -> str:
-        """The column of that name; in whatever case it is written, as Spark takes it."""
+        """The column of that name, in any case of letters, as for Spark."""
         if name in self.columns:
             return name
         alike = [column for column in self.columns if column.lower() == name.lower()]

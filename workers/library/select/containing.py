@@ -123,7 +123,8 @@ def _fields(head: str, fields: Sequence[str]) -> exp.Expression:
 
 
 def _with_functions(node: exp.Expression, outputs: _Given) -> exp.Expression | None:
-    """What takes a function is left as it is: its variables are no columns. It needs every column under its name."""
+    """A call that takes a function, unchanged, because the function's variables are no columns; None unless every
+    column has its own name."""
     return node.copy() if outputs.everything else None
 
 

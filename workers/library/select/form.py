@@ -1,10 +1,10 @@
-"""The one form of a SELECT: queries that mean the same by these rules have one text, and so one identity.
+"""The normal form of a SELECT: queries that mean the same by these rules have one text, and so one identity.
 
-What is brought into one form: names of the input, redundant aliases, quotes and brackets; the order and repetitions of
-what AND and OR join; where a constant stands in a comparison; BETWEEN, NOT before comparisons, IN with one value;
+The rules are about names of the input, redundant aliases, quotes and brackets; the order and repetitions of
+the operands of AND and OR; the side of a constant in a comparison; BETWEEN, NOT before comparisons, IN with one value;
 arithmetic of constants; conditions that are always true. Each rule holds for every value, NULL and NaN included (a test
-holds each to evaluation): a comparison in Spark is one of a total order in which NaN is equal to itself and largest,
-AND, OR and NOT are Kleene's. What is not listed is compared as it is written.
+holds each to evaluation): Spark compares in a total order in which NaN equals itself and is the largest,
+and AND, OR and NOT are Kleene's. All else is compared as it is written.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def normal(select: Select) -> Select:
 
 
 def _is_implied(item: Item) -> bool:
-    """Whether an entry is one of Weir's columns as it is, which every stream has anyway."""
+    """True for an unchanged column of Weir's, which every stream has anyway."""
     column = item.expression
     return isinstance(column, exp.Column) and len(path(column)) == 1 and is_streams(column.name) and (
         item.names == (column.name,))

@@ -1,12 +1,12 @@
-"""Bounds on how much a query may make of one event: what functions make longer is bounded, before it is made.
+"""Bounds on how much a query may make of one event. A result that functions enlarge is bounded before it is made.
 
-A text grows by what replaces each of its characters, by what it is put together of, by a function that is done for each
-element of a list; lists and records grow alike, and a query of one line makes terabytes of a kilobyte. So each value
-that a function is about to multiply is held to a bound at run time (``ResultBounds.java``), unless the query itself
-tells its size; where that is beyond the bound, the query is refused as it is read. All bounds of a query add up to
-``RESULT_BYTES``: what it holds of an event at one moment is no more than that and the event.
+A text grows by replacing its characters, by concatenation, or by a function on each element of a list. Lists and
+records grow alike, and a query of one line can make terabytes of a kilobyte. So each value that a function is about to
+enlarge is held to a bound at run time (``ResultBounds.java``). If the query itself tells its size, and that is beyond
+the bound, the query is refused when it is read. All bounds of a query add up to ``RESULT_BYTES``: at no moment does it
+hold more than that and the event.
 
-Sizes are in bytes. A list or record has eight for each element or field beside what that holds.
+Sizes are in bytes. A list or record has eight for each element or field, besides the values.
 """
 
 from __future__ import annotations

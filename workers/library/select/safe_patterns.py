@@ -1,14 +1,14 @@
 """Patterns whose matching cannot explode: which regular expressions Java's backtracking does in bounded time.
 
-Java tries one way after the other. Where, at each place of a text, at most one way can go on, no more than one is ever
-tried to its end. Where several can, the ways multiply: within a repetition without bound, so that thirty characters
-take hours; outside of one by as many as there are, or as the text is long. So a pattern is taken if what stands within
-repetitions is never ambiguous, and of the repetitions outside `MOST_LOOSE` at most may end at several places. Then
-matching takes time by the text's length to the power of two more than that, at the most. For a long text that is days
-still: `matching` says what ends them. It counts characters that are looked at. So what may go on without one, as ``$``
-does at a text's end, is bounded here alone: two such ways are ambiguous whatever comes behind them.
+Java tries one way of matching after another. If at each place of a text at most one way can go on, only one is ever
+tried to its end. If several can, the ways multiply: within a repetition without bound, so that thirty characters take
+hours; outside of one by their number, or by the length of the text. So a pattern is accepted if nothing within
+repetitions is ambiguous, and if at most `MOST_LOOSE` of the repetitions outside may end at several places. Matching
+then takes at most the text's length to the power of `MOST_LOOSE` + 2. For a long text that is still days, and
+`matching` ends it by counting characters that are looked at. Ways that go on without a character, as ``$`` does at a
+text's end, are bounded here alone: two such ways are ambiguous whatever follows them.
 
-What a character may be is told by sets that are never too small: of ASCII exactly, of all others together.
+The characters that a part may match are sets that are never too small: exact for ASCII, all others together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node that a fragment leaves, the one where it goes on, and the broker between them, as slots' carriers see them."""
+"""The node that a fragment leaves, the node of its heir, and the broker between them, as state transports see them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workers.engine.agents.reconciling.record_actuator import RecordActuator
 from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.copying import make_copies
-from workers.engine.agents.transport.state_transport import Carrier, Elsewhere
+from workers.engine.agents.transport.state_transport import Elsewhere, StateTransport
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation
@@ -54,15 +54,15 @@ class Way:
 
     def start(self) -> None:
         """Both slots start anew."""
-        self.carriers = [
-            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=self.limits, piece_bytes=500)
+        self.transports = [
+            StateTransport(self.broker, store, clock_ms=lambda: self.now_ms, limits=self.limits, piece_bytes=500)
             for store in (self.here, self.there)]
 
     def turns(self, count: int = 200) -> Elsewhere:
         for _ in range(count):
             self.now_ms += 100
-            elsewhere = self.carriers[0].turn(LEAVES, "0")
-            self.carriers[1].turn(COMES, "0")
+            elsewhere = self.transports[0].turn(LEAVES, "0")
+            self.transports[1].turn(COMES, "0")
         return elsewhere
 
     def copy(self) -> None:
@@ -97,8 +97,8 @@ class StoreWay(Way):
         self.start()
 
     def start(self) -> None:
-        self.carriers = [
-            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=self.limits,
+        self.transports = [
+            StateTransport(self.broker, store, clock_ms=lambda: self.now_ms, limits=self.limits,
                     keeps_stores=self.keeps_stores, piece_bytes=2_000)
             for store in (self.here, self.there)]
 

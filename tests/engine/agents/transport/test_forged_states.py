@@ -26,7 +26,7 @@ from workers.engine.agents.transport.parcels import (
     offer,
     parcel_of,
 )
-from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.agents.transport.state_transport import StateTransport
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import begin_ranges, kept_from, place_of, recorded_behind
 from workers.engine.channels.channel_registry import Channels
@@ -92,11 +92,11 @@ def test_a_gift_has_no_states_of_another_query_of_the_heir_s_node(tmp_path: Path
     other = StoreLocation(str(store.fold_stores.folder), "f9-0.t-0", large=0).create({"secret": [1]}, {})
     record = SAVEPOINTS.dumps(Savepoint(states={"t": [str(replace(other, version=5, token="?"))]})).encode()
     gift = keys.gift_name("f1-0", HEIR.id)
-    carrier = Carrier(broker, store, clock_ms=iter(range(0, 10**9, 1_000)).__next__)
+    transport = StateTransport(broker, store, clock_ms=iter(range(0, 10**9, 1_000)).__next__)
     for text, is_good in ((record, False), (SAVEPOINTS.dumps(Savepoint(states={"t": ["{}"]})).encode(), True)):
         sent(broker, keys.handover(gift), text)
         for _ in range(20):
-            carrier.turn(TAKES, "0")
+            transport.turn(TAKES, "0")
         assert (store.ended(gift) is not None) == is_good
 
 
@@ -176,9 +176,9 @@ def test_ranges_of_a_lost_node_that_are_none_stop_no_other(tmp_path: Path, name:
         "kept from": (ranges, {"kept_from": "-"}), "control": (valve, {"wave:x": "1", "0:from": "y"}),
         "a copy": (valve, {"paused": "1"})}[name]
     broker.hset(key, mapping=fields)
-    carrier = Carrier(broker, store, clock_ms=iter(range(0, 10**9, 1_000)).__next__)
+    transport = StateTransport(broker, store, clock_ms=iter(range(0, 10**9, 1_000)).__next__)
     for _ in range(3):
-        carrier.turn(DesiredState(node="n2", slots={"0": WantedSlot((heir, *COMES.wanted.values()))}), "0")
+        transport.turn(DesiredState(node="n2", slots={"0": WantedSlot((heir, *COMES.wanted.values()))}), "0")
     assert (store.received("f2-0") is not None) == (name == "kept from")
     assert kept_from(broker, "f1-1") == 0
     if name == "round and round":
@@ -194,5 +194,5 @@ def sent(broker: PlayedRedis, key: str, text: bytes, **facts: object) -> None:
 def taken(way: StoreWay, key: str) -> None:
     for _ in range(20):
         way.now_ms += 1_000
-        way.carriers[1].turn(COMES, "0")
+        way.transports[1].turn(COMES, "0")
     assert way.broker.hget(key, "manifest")

@@ -23,7 +23,7 @@ from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport import copies_ahead, gifts, news, state_transport, store_copies
 from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.parcels import MANIFEST, WINDOW, FilesBeside, offer, parcel_of
-from workers.engine.agents.transport.state_transport import Carrier
+from workers.engine.agents.transport.state_transport import StateTransport
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state_store import VERSIONS, StoreLocation
@@ -72,15 +72,15 @@ class Node(Mortal):
 
     def start(self) -> None:
         """Both slots start anew."""
-        self.carriers = [
-            Carrier(self.broker, store, clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=2_000)
+        self.transports = [
+            StateTransport(self.broker, store, clock_ms=lambda: self.now_ms, limits=LIMITS, piece_bytes=2_000)
             for store in (self.here, self.there)]
 
     def turn(self) -> None:
         self.now_ms += 300
         side = self.chance.randrange(2)
         try:
-            self.carriers[side].turn((GIVES, TAKES)[side], "0")
+            self.transports[side].turn((GIVES, TAKES)[side], "0")
         except Died:
             self.start()
 
@@ -202,8 +202,8 @@ def test_a_gift_that_may_not_be_read_yet_is_read_later_and_told_only_where_that_
         return read(broker, key, *names)
 
     monkeypatch.setattr(gifts, "fields_of", fields)
-    carrier = Carrier(broker, store, clock_ms=iter(range(0, 10**9, 50)).__next__)
+    transport = StateTransport(broker, store, clock_ms=iter(range(0, 10**9, 50)).__next__)
     for _ in range(500):
-        carrier.turn(TAKES, "0")
+        transport.turn(TAKES, "0")
     assert store.has(gift, "near")
     assert warned == ([] if refused < 9 else ["NoPermissionError: No permissions to access a key"])

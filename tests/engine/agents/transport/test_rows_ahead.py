@@ -137,7 +137,7 @@ class Killed(Mortal, StoreWay):
         self.now_ms += 100
         side = self.chance.randrange(2)
         try:
-            elsewhere = self.carriers[side].turn((LEAVES, COMES)[side], "0")
+            elsewhere = self.transports[side].turn((LEAVES, COMES)[side], "0")
             if side == 0 and self.here.ended("a") is None:
                 self._work(elsewhere)
         except Died:

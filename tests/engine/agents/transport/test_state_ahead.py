@@ -160,8 +160,8 @@ def test_an_heir_that_has_a_round_before_its_end_is_told_goes_on_from_there(in_r
     before = way.stored
     while way.stored == before:
         way.now_ms += 100
-        way.carriers[0].turn(LEAVES, "0")
-        way.carriers[1].turn(COMES, "0")
+        way.transports[0].turn(LEAVES, "0")
+        way.transports[1].turn(COMES, "0")
     way.here.record_ended("a", state(but=2))
     way.start()
     way.turns()
@@ -200,7 +200,7 @@ def test_a_record_that_was_taken_back_has_no_heir(way):
 @pytest.mark.parametrize("data", [None, b"", b"other"])
 def test_a_piece_that_came_broken_is_asked_for_again(way, data):
     way.here.record_ended("a", state())
-    way.carriers[0].turn(LEAVES, "0")
+    way.transports[0].turn(LEAVES, "0")
     if data is None:
         way.broker.hdel(keys.handover("a"), "piece:1")
     else:
@@ -277,5 +277,5 @@ def test_what_a_slot_of_another_node_forged_is_as_if_it_were_not_there(way, name
     way.broker.hset(key, "piece:0", "text")
     for _ in range(5):
         way.now_ms += 1_000
-        way.carriers[1].turn(COMES, "0")
+        way.transports[1].turn(COMES, "0")
     assert not way.there.files.texts

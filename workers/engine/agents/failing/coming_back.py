@@ -1,7 +1,7 @@
-"""In which order the queries of a slot begin, and how many at a time: those first that hold up most. Pure.
+"""The order in which the queries of a slot begin, a few at a time: first those that most others wait for. Pure.
 
 After a driver's death all of them are due at once. The first batch of each takes most of a second of a core, and much
-more where all are planned together: so a few begin, and the next ones when those have done their first batch.
+more if all are planned together. So a few begin, and the next ones after the first batches of these.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def in_turn(
     actions: Sequence[Action], desired: Iterable[WantedFragment], actual: Mapping[str, Actual],
     *, coming: Callable[[], Collection[str]] = tuple,
 ) -> tuple[Action, ...]:
-    """Actions with only those starts whose turn it is, first to last; other actions as they are, before them.
+    """All actions but starts, then those starts whose turn it is, first to last.
 
-    A query comes before others whose strictest reader, or itself, has its batches further apart (as latency limits have
-    them), then before those that fewer wait for. One that waits for what it reads, or failed, comes after all that are
-    new. One that goes on with another's work has no turn to wait for: something stands still until it does.
+    Starts are ordered by the shortest interval of the query and its readers, which follows latency limits, then by the
+    number of readers. Queries that wait for their inputs, or failed, come after all new ones. A query that goes on with
+    another's work does not wait for a turn, because its dataflow stands still until then.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def in_turn(
 
 
 def urgency(fragments: Mapping[str, WantedFragment]) -> list[str]:
-    """Fragments in the order in which they are missed most; a writer is always before those who read it."""
+    """Fragments, the most urgent first; a writer is always before its readers."""
     readers = {
         name: {reader for of in (*fragment.outlets.values(), *(routes.keys() for routes in fragment.routes.values()))
                for reader in of}

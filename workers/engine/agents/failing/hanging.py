@@ -1,7 +1,7 @@
-"""Queries that hang: events wait for them that they could read, no batch of theirs ends, and nothing is worked on.
+"""Queries that hang: events wait for them, no batch of theirs ends, and no job of theirs runs.
 
-A batch that merely takes long has a job under way, and is left alone (``long_batches.py``). One that hangs has none:
-its thread waits for what never comes. It is told where that is, and the query is begun again.
+A batch that merely takes long has a job under way, and is left alone (``long_batches.py``). A query that hangs has
+none: its thread waits for something that never happens. Its stack is reported, and it is started again.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class KeptSuspicion:
 
 
 def read_record(path: Path, read: Callable[[Any], Record]) -> Record | None:
-    """The record in a JSON file; None where it is not there, or is no such record."""
+    """The record in a JSON file; None for a missing file or another content."""
     try:
         return read(json.loads(path.read_text()))
     except FileNotFoundError:

@@ -1,27 +1,27 @@
-"""Work of a driver for queries that are over: a thread in one expression that does not end.
+"""Leftovers of ended queries in a driver: threads in an expression that does not end.
 
-Spark interrupts the tasks of a query that is stopped, and they notice between two events. One that is within an event,
-as in a function that takes hours for it, goes on, and takes a core from the queries beside it; only the end of its
-process ends it. So a slot that has let a query go looks whether something of it is left, and ends where that lasts:
-its other queries are stopped between two batches first, and come back in the next driver.
+Spark interrupts the tasks of a stopped query, and they notice between two events. A task that is within one event, as
+in a function that takes hours for it, goes on and takes a core from other queries. Only the end of its process ends it.
+So a slot looks for leftovers after it has stopped a query, and ends if they last: its other queries are stopped between
+two batches first, and come back in the next driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-LAST_MS = 30_000  # so long a task of a stopped query may take to notice
+LAST_MS = 30_000  # within which a task of a stopped query has to notice
 LOOK_MS = 5_000
-WATCHED_MS = 120_000  # from when the last query was let go; a task that was left is found at the first look
+WATCHED_MS = 120_000  # after the last query was stopped; a leftover is found at the first look
 
 
 class Leftovers:
-    """Tasks that work for nobody, by looks a few seconds apart.
+    """Finds tasks that work for nobody, by looks a few seconds apart.
 
     Parameters
     ----------
     ask : callable
-        The names of tasks that work at stages that are over.
+        Gives the names of tasks that work at ended stages.
     """
 
     def __init__(self, ask: Callable[[], Collection[str]]) -> None:
@@ -34,7 +34,7 @@ class Leftovers:
         self._looks_until_ms = now_ms + WATCHED_MS
 
     def lasting(self, *, now_ms: int) -> tuple[str, ...]:
-        """The tasks that have been left for too long; none is looked for while nothing was let go."""
+        """The tasks that have been left for too long. It looks only for a while after a query was stopped."""
         if now_ms < self._looks_at_ms or (now_ms >= self._looks_until_ms and not self._since_ms):
             return ()
         self._looks_at_ms = now_ms + LOOK_MS

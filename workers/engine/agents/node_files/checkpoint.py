@@ -16,9 +16,9 @@ from workers.engine.channels import open_streams
 class CheckpointProgress:
     """The newest batch that a query planned (-1 before the first), whether it is done, and where its sources ended.
 
-    ``source_offset`` is the offset of a source, ``offsets`` are the last entries read, by channel; ``start_offsets``
-    those after which that batch begins, as far as one before it says; ``planned_ms`` is when that batch was planned
-    (ms since the epoch). ``is_open``: the batch that is not done was begun in real-time mode, and is to be ended so.
+    ``source_offset``: the offset of a source; ``offsets``: the last entries read, by channel; ``start_offsets``: the
+    entries after which that batch begins, as far as an earlier batch tells; ``planned_ms``: when that batch was planned
+    (ms since the epoch); ``is_open``: the unfinished batch was begun in real-time mode, and is to be ended in it.
     """
 
     batch: int = -1

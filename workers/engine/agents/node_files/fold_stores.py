@@ -1,8 +1,8 @@
 """The node's fold stores (``workers.library.state_store``), as records of fragments point to them.
 
-A store stays with the node when a fragment hands over: whoever goes on with its work goes on with the store, at the
-version that the record says. It is there as long as the checkpoint of the fragment that made it, or a record that
-names it. What leaves the node leaves by rows (``store_copies``), or as a text.
+A store stays on the node when a fragment hands over: the heir goes on with the store at the version that the record
+names. It is deleted once neither its maker's checkpoint nor a record that names it is left. State leaves the node as
+rows (``store_copies``), or as a text.
 """
 
 from __future__ import annotations
@@ -63,8 +63,10 @@ class FoldStores:
         return {task: [self._whole_text(text) for text in texts] for task, texts in states.items()}
 
     def works_with(self, fragment_id: str) -> dict[str, str]:
-        """The stores that a fragment's folds work with, by what these are named after (`fold_name`): those that it made
-        itself, else those that it began with; none while its keys' rows are still on their way to it."""
+        """The stores of a fragment's folds, by `fold_name`: those that it made itself, else those that it began with.
+
+        Empty while the rows of its keys are on their way to it.
+        """
         stores: dict[str, str] = {}
         begun = self._checkpoints / f"{fragment_id}.begun"
         has_begun = begun.is_file()

@@ -102,8 +102,8 @@ def _end_held(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
-    """Copy the state of a query that works, between two batches; it goes on before the copy is on disk. Of one that is
-    paused it is its last."""
+    """Copy the state of a working query between two batches; it goes on before the copy is on disk. The copy of a
+    paused query is its last one."""
     fragment = action.fragment
     if snapshot.records.is_paused:
         return _copy_at_rest(snapshot, action)
@@ -159,10 +159,10 @@ def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
 
 
 def _lacks_inputs(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
-    """Whether a fragment that ends has something left to read in a channel that its query does not read.
+    """True if an ending fragment has unread entries in a channel that its query does not read.
 
-    One plan gave it that channel, and the next one moved it before its query was started anew. It is no longer wanted,
-    so that reconciliation would not restart it: it would wait for good.
+    One plan gave it that channel, and the next one moved it before its query was restarted. Since it is no longer
+    wanted, reconciliation would not restart it: it would wait for good.
     """
     read = {item.channel for item in snapshot.actual.inputs}
     return isinstance(action, End) and not left_to_read(snapshot, action.fragment) <= read
@@ -185,10 +185,11 @@ def _at_rest(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
 
 
 def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
-    """It keeps what it has, and nobody waits for it.
+    """Keep its state, and let nobody wait for it.
 
-    Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on. Copies that
-    others have are of no use from here on but for the last one, which is made at rest: what they would repeat is freed.
+    Its live source rests as well, so it is not waited for there either. Its last output is read when both go on. Of its
+    copies on other nodes only the last one counts from here on, which is made at rest: channels need not keep what an
+    older copy would repeat.
     """
     savepoint = left_at_rest(snapshot.records, fragment)
     taken_on = () if snapshot.records.chain is not None else (TakeOn(fragment),)

@@ -34,7 +34,7 @@ MOST_LOOKS = 20  # at one action: more would mean that deciding goes in a circle
 
 
 class Superseded(Exception):
-    """A newer desired state has come: what was decided by an older one is void."""
+    """A newer desired state has come: decisions by an older one are void."""
 
 
 class FragmentExecutor:
@@ -47,11 +47,7 @@ class FragmentExecutor:
     """
 
     def __init__(
-        self,
-        context: SlotContext,
-        *,
-        clock_ms: Callable[[], int],
-        on_event: Callable[..., None],
+        self, context: SlotContext, *, clock_ms: Callable[[], int], on_event: Callable[..., None],
         on_violation: Callable[[str, str], None] | None = None,
     ) -> None:
         self._context = context
@@ -116,7 +112,7 @@ class FragmentExecutor:
             raise
 
     def _look_and_do(self, run: FragmentRun, desired: DesiredState, action: Action) -> Instructions:
-        """One look, one decision, and what follows of it. Who takes over is alone on the node meanwhile."""
+        """One look, one decision, and its instructions. A takeover excludes all others on the node meanwhile."""
         handover = self._context.store.handover_lock() if self._takes_over(run, action) else None
         try:
             has_handover_lock = handover is not None and handover.acquire()
@@ -227,9 +223,9 @@ class FragmentExecutor:
 
 
 def _where_wanted(desired: DesiredState, fragment_id: str) -> tuple[str, WantedFragment] | None:
-    """The slot that is to run a fragment, and how; None where none is, or where the fragment hands over.
+    """The slot that is to run a fragment, and the wanted fragment; None without a slot, or if the fragment hands over.
 
-    The interval of its batches is left out: a query that runs takes another one between two batches.
+    Another interval counts as equal: a running query takes it between two batches.
     """
     if fragment_id in desired.outgoing:
         return None

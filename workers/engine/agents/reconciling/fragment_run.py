@@ -172,11 +172,12 @@ class FragmentRun:
                 self._retry_at_ms = None
 
     def failed(self, failure: FragmentFailed, *, now_ms: int) -> int | None:
-        """Its start or its query failed; returns when it is tried again, or None where nobody but a person does that:
-        what can only go wrong again has done so often enough. Where it is to end for others it is tried on, seldom.
+        """Its start or its query failed; returns when it is tried again, or None if only a person does that.
 
-        A query that ran for a minute and did a batch has recovered in between, so that this is its first failure. One
-        that did none has not come any further, however long that took."""
+        None is for failures that can only repeat, and have done so often enough; a fragment that others wait for is
+        still retried, seldom. A query that ran for a minute and finished a batch has recovered, so this counts as its
+        first failure. A query without a finished batch has not recovered, however long it ran.
+        """
         with self._lock:
             has_come_further = self._state is FragmentState.RUNNING and self._has_done_a_batch
             ran_ms = now_ms - self._since_ms if has_come_further else 0
@@ -268,7 +269,7 @@ class FragmentRun:
         Parameters
         ----------
         is_behind : bool, optional
-            Events wait for it: where it has done no batch it has not recovered then, however long it has run.
+            True if events wait for it: without a finished batch it has not recovered then, however long it has run.
         """
         with self._lock:
             self._has_done_a_batch = self._has_done_a_batch or progress.get("batch") is not None

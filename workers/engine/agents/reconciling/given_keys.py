@@ -1,10 +1,9 @@
-"""Keys that a bundle gives away while it works on with the others that it has. Pure, but for what it finds on disk.
+"""Keys that a bundle gives away while it works on with its other keys. Pure, but for reading files on disk.
 
-From the boundary on at which all its writers divide by the new ring, no event of these keys comes to it. So once it has
-read what was there then, their states are final, and whichever batch is the next: they are left for the heir in a
-record of their own, ``<giver>--<heir>.ended``, between two batches. They stay in the giver's state, too, and count no
-more: whoever takes over from it takes other ranges. Where the heir is on another node, the record goes there
-(``transport/gifts.py``).
+Once all its writers divide by the new ring, no further event of these keys comes to it. As soon as it has read all
+entries from before that boundary, the states of the keys are final. Between two batches they are left for the heir in a
+record of their own, ``<giver>--<heir>.ended``. They also stay in the giver's state, but no longer count: a later heir
+of the giver takes other ranges. If the heir is on another node, the record goes there (``transport/gifts.py``).
 """
 
 from __future__ import annotations

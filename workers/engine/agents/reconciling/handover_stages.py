@@ -1,9 +1,9 @@
-"""Handover: fragments end, and others go on exactly where they ended. What must be known for that, as pure values.
+"""Handover: fragments end, and others go on exactly where they ended. Its stages as pure values.
 
-A fragment that hands over works until what it reads from others that hand over has come to its end, reads that to the
-last block, stops cleanly, and leaves a ``Savepoint``. What goes on with it begins from a ``RestorePoint`` once the
-savepoints of all that it goes on with are there. When all of its successors have begun, a fragment is over, and what it
-left is cleared away. Every step can be repeated: whatever dies meanwhile, what is recorded decides what is left to do.
+A fragment that hands over works until its inputs from other ending fragments have ended, reads them to the last block,
+stops cleanly, and leaves a ``Savepoint``. An heir begins from a ``RestorePoint`` once the savepoints of all its
+predecessors are there. When all successors of a fragment have begun, it is over, and what it left is deleted. Every
+step can be repeated: after any failure the records decide what is left to do.
 """
 
 from __future__ import annotations

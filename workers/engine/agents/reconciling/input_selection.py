@@ -1,9 +1,9 @@
-"""Selection of the inputs that a fragment can read now, where its streams come in other channels than before. Pure.
+"""Selection of the inputs that a fragment can read now, if its streams come in other channels than before. Pure.
 
-A stream of a divided fragment comes in one channel of each of its bundles. One that is new is read once it is open and
-the reader has its place there; one that is gone is read to its end first. One whose writer is leaving may never open:
-it is read where it is there. A batch that was planned is done with the channels that it was planned with, unless the
-reader has lost its place in one: it was paused then, and nothing of that time is made up for.
+A stream of a divided fragment comes in one channel of each bundle. A new channel is read once it is open and the reader
+is registered there. A former channel is first read to its end. The channel of a leaving writer may never open, and is
+read only if it exists. A planned batch is done with the channels of its plan, unless the reader is no longer registered
+in one: then it was paused, and that time is not made up for.
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from scheduler.contracts.desired import Input
 
 
 def select_inputs(
-    inputs: Sequence[Input],
-    before: Sequence[Input],
-    *,
-    ready: Collection[str],
-    unread: Collection[str],
-    between_batches: bool,
-    later: Collection[str] = (),
+    inputs: Sequence[Input], before: Sequence[Input], *, ready: Collection[str], unread: Collection[str],
+    between_batches: bool, later: Collection[str] = (),
 ) -> tuple[Input, ...] | None:
     """The inputs to read now.
 

@@ -70,8 +70,10 @@ def ends_to_note(snapshot: Snapshot, fragment: WantedFragment) -> dict[str, dict
 
 
 def channels_of(items: Iterable[Input]) -> list[str]:
-    """The channels of inputs, and those of the whole streams that some of them are parts of; those that come after
-    others before these, so that what is seen of the others is not older."""
+    """The channels of inputs, and those of the whole streams that some of them are parts of.
+
+    A channel that continues another comes before it, so that the look at the other is not older.
+    """
     return list(dict.fromkeys(
         channel for item in sorted(items, key=lambda item: -len(item.after))
         for channel in ((item.channel, keys.whole_of(item.channel)) if keys.is_part(item.channel) else (item.channel,))

@@ -178,8 +178,8 @@ class HandedState:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Record what the fragment begins with, of these predecessors: from now on it has begun. Where it ``takes`` keys
-    its states are those that they left of the ranges there, by predecessor."""
+    """Record what the fragment begins with, from these predecessors: from now on it has begun. With ``takes`` its
+    states are those of the named ranges, by predecessor."""
 
     restore_point: RestorePoint
     predecessors: tuple[str, ...]

@@ -1,10 +1,9 @@
-"""Batches that take unusually long: of these a query's listener hears nothing until they end.
+"""Batches that take unusually long: a query's listener hears of them only when they end.
 
-A batch that stays open is long by nature. It counts as such from when it last moved: it takes events, or looks for some
-once a second.
+An open batch is long by nature, so its time counts from its last activity: it takes events, or looks for some once a
+second.
 
-A look that comes late counts for no longer than one that comes in time: the driver had no turn meanwhile, which says
-nothing of its batches.
+A late look counts only as one in time: the driver did not run meanwhile, which tells nothing about its batches.
 """
 
 from __future__ import annotations

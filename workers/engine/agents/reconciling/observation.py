@@ -205,7 +205,7 @@ def _wishes(
 
 
 def _takers(fragment: WantedFragment) -> Iterable[str]:
-    """Who is to read what the fragment divides by keys, and those before them."""
+    """The bundles that read the fragment's streams divided by key, and their predecessors."""
     rings = (how for readers in fragment.routes.values() for how in readers.values() if isinstance(how, Ring))
     return chain.from_iterable(fragment.readers_of(part) for how in rings for part in how.served)
 

@@ -19,7 +19,7 @@ from .snapshot import Snapshot
 
 
 def other_channels(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...]) -> ReadChannels | None:
-    """The order to its query to read other channels; None where it has to be compiled anew, or none runs."""
+    """The order to its query to read other channels; None if it has to be compiled anew, or does not run."""
     running, begun = snapshot.running, snapshot.records.begun
     whole = replace(fragment, tasks=running.tasks, inputs=inputs)
     new = {item.channel for item in inputs} - {item.channel for item in running.inputs}

@@ -117,13 +117,14 @@ class QueryActuator:
         self._log.info("fragment compiled", fragment=run.id, took_ms=took_ms)
 
     def _without_refused(self, compile: Compile, failure: FragmentFailed) -> WantedFragment:
-        """The chain without the tasks that nobody wants any more, from one on that this version refuses. They are there
-        for what a checkpoint has of them, and go where it has nothing.
+        """The chain without its unwanted last tasks, from a task on that this version refuses.
+
+        Unwanted tasks stay for their state in the checkpoint, and can go if they have none.
 
         Raises
         ------
         FragmentFailed
-            It is another task, or what is left out would have state.
+            Another task is refused, or a task that would be left out has state.
         """
         tasks, types = compile.whole.tasks, self._context.task_types
         remaining_tasks = len(tasks) - compile.unwanted

@@ -84,10 +84,11 @@ def start(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def _stand_by(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
-    """Start the query of a fragment whose turn is still to come, where all that it will read is open.
+    """Start a fragment's query ahead of its turn, if all its inputs are open.
 
-    So are its own streams, for those who will read them stand by, too. One that it goes on writing is open already, or
-    will be by who writes it now. One that has a copy to go on from is about to begin, and not with an empty batch.
+    Its own streams are opened too, because their readers stand by as well. A stream that it continues is open already,
+    or its present writer opens it. A fragment that goes on from a copy does not stand by: it begins at once, and not
+    with an empty batch.
     """
     has_copy = any(savepoint.repeats is not None for savepoint in snapshot.savepoints.values())
     whole = replace(fragment, inputs=inputs_foreseen(fragment))
@@ -207,7 +208,7 @@ def restart(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
 
 
 def _looks_again_ms(snapshot: Snapshot, fragment: WantedFragment, inputs: tuple[Input, ...] | None) -> int:
-    """After which time it is looked again whether channels are there that it is to read."""
+    """The delay until the next look for the channels that it is to read, in ms."""
     missing = set(fragment.inputs) - set(inputs or ())
     if inputs is not None and all(item.ending for item in missing):
         return SELDOM_MS  # they may never come

@@ -1,7 +1,8 @@
 """Decisions by which a query comes to rest between two batches. Pure.
 
-Stopped in the middle of a batch a query would have to repeat it, and a slow one would never get beyond it. So it is
-held, that no batch follows, and stopped when this one is done; one that takes too long may hang, and is not waited for.
+A query that is stopped in the middle of a batch has to repeat it, and a slow one would never get beyond it. So a query
+is held: no batch follows, and it is stopped when the present one is done. A batch that takes too long may hang, and is
+not waited for.
 """
 
 from __future__ import annotations

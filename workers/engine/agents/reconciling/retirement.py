@@ -91,17 +91,17 @@ def is_final(
     snapshot: Snapshot, channel: str, writer: ChannelWriter, since: int | None,
     has_turned: Callable[[Partitioning, str], bool],
 ) -> bool:
-    """True where a writer gives a bundle nothing more of what others are to have.
+    """True if a writer gives a bundle no more events of keys that others are to have.
 
-    One that is new with the plan by which they are, or a later one, never will: it may wait for what this bundle still
-    reads.
+    A writer that is new with their plan, or with a later one, gives it none: it may be waiting for what this bundle
+    still reads.
 
     Parameters
     ----------
     since : int or None
-        The generation of that plan.
+        The generation of their plan.
     has_turned : callable
-        Takes a division; true where that gives a bundle nothing of it.
+        Takes a division; True if it gives the bundle no such events.
     """
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:

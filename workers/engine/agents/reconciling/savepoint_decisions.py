@@ -291,7 +291,8 @@ def go_on(snapshot: Snapshot, fragment: WantedFragment) -> tuple[Instructions, W
 
 
 def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
-    """Its place; where it kept that, it may have read further than it has said."""
+    """The query's offset in a channel. A query that kept its registration may have read further than it has
+    reported."""
     registered, read = snapshot.offset_registered(channel), snapshot.records.progress.offsets.get(channel)
     return max(registered, read) if keys.is_intake(channel) and registered and read else registered
 

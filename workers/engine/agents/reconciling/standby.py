@@ -71,7 +71,7 @@ def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:
 
 
 def rest_s(
-    desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_carrying: bool
+    desired: DesiredState, stages: Mapping[str, HandoverStage], *, has_standby: bool, is_sending: bool
 ) -> float:
     """The seconds after which a slot looks again that nobody wakes.
 
@@ -79,20 +79,20 @@ def rest_s(
     ----------
     has_standby : bool
         True where a query stands by in the slot.
-    is_carrying : bool
-        True where something is under way to another node or from there, or keys are to another bundle.
+    is_sending : bool
+        True if state is under way to or from another node, or keys to another bundle.
     """
     here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
     if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still
         return QUICK_MS / 1000
-    return (SOON_MS if here or is_carrying else TICK_MS) / 1000
+    return (SOON_MS if here or is_sending else TICK_MS) / 1000
 
 
 class Patience:
-    """The time for which each heir has been waited for, and whether that is long enough.
+    """The waiting time for each heir, and whether it is long enough.
 
-    Whenever one of them stands by, the others get as long again: many at once, or a machine with other work, take long
-    to be compiled, and who waits for them works on meanwhile.
+    Whenever one heir stands by, the others get the whole time again: compiling many at once, or on a busy machine,
+    takes long, and the fragments that wait for them work on meanwhile.
     """
 
     def __init__(self) -> None:

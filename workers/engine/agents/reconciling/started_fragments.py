@@ -240,7 +240,7 @@ class SlotStore:
         self._mark(fragment_id, "paused", paused)
 
     def record_left(self, fragment_id: str, *, has_left: bool) -> None:
-        """The bundle has done all that it had to; or goes on after all."""
+        """Record that the bundle has done all its work, or that it goes on after all."""
         self._mark(fragment_id, "left", has_left)
 
     def record_folds(self, fragment_id: str, folds: Sequence[tuple[str, int]]) -> None:
@@ -274,7 +274,7 @@ class SlotStore:
     def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
         """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids.
 
-        So are those of fragments that stood by for so long and that no slot has: theirs died, and nobody wants them.
+        Checkpoints of fragments that stood by for so long, and are on no slot any more, are deleted too.
         """
         swept = []
         folder = self.data_dir / "checkpoints"

@@ -4,8 +4,8 @@ The agent says which fragments have copies where, and whose this node holds (``s
 made between two batches, as one that goes ahead of a handover, and goes the same way: first all, then what is new. A
 batch may last longer than a slot holds a query for it. Then no batch is planned behind that one until the copy is made.
 A copy counts once all of it is on the holder's disk (``<fragment>--<node>.held``). Inputs and ranges are freed behind
-the oldest copy (``scheduler/elasticity/query_copies.py``). A query that is paused has one last copy, made at rest, for
-which nothing is kept.
+the oldest copy (``scheduler/elasticity/query_copies.py``). A paused query has one last copy, made at rest, for which
+channels keep nothing.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ class QueryCopies:
         return due
 
     def _look_after_at_rest(self, fragment: WantedFragment, run: Actual, wishes: CopyWishes) -> list[CopyState]:
-        """Send what is next of the last copies of a fragment that is paused: those that are due, until each holder has
-        one. Nothing is kept for them, and older ones do not count any more."""
+        """Send the next part of the last copies of a paused fragment, until each holder has one.
+        Channels keep nothing for them, and older copies no longer count."""
         nodes = wishes.own.get(fragment.id, ())
         reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         counting = counting_copies(
@@ -203,9 +203,9 @@ class QueryCopies:
         return not progress.is_done and name in self._orders and self._orders[name][1] == progress.batch
 
     def _ask(self, fragment: WantedFragment, due: tuple[str, ...], now_ms: int) -> tuple[str, ...]:
-        """The nodes for which copies are to be made now, of those for which they are due.
+        """The nodes that a copy is to be made for now, of those that are due.
 
-        Behind a batch that has outlasted the slot's hold none is planned: it is asked again when that batch has ended.
+        After a batch that outlasted the slot's hold no copy is planned: it is tried again when that batch has ended.
         """
         progress = self._store.progress(fragment.id)
         names = [keys.copy_name(fragment.id, node) for node in due]

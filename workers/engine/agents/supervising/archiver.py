@@ -47,7 +47,7 @@ class Archiver:
                 logger().info("archive of classes is seen to")
 
     def end(self) -> None:
-        """Stop writing; what was begun is removed by the next one."""
+        """Stop writing; the next archiver removes the unfinished file."""
         if self._process is not None:
             kill_group(self._process)
             self._process.wait()

@@ -147,10 +147,10 @@ class BrokerUsers:
                 self.expect()
 
     def _set(self, role: str, patterns: Collection[str], *, only_read: Collection[str] = ()) -> None:
-        """Make a user, or bring it up to date; nothing is sent to a broker that has it so.
+        """Make a user, or bring it up to date; a broker whose user is equal is sent nothing.
 
-        To channels that are ``only_read`` it adds no block, and writes there by the commands of a reader alone: whoever
-        reads a stream of another team must not forge its events for others who read it, nor end it for its writer.
+        The user adds no block to ``only_read`` channels, and writes there by the commands of a reader alone: a reader
+        of another team's stream must not forge events for its other readers, nor end the stream for its writer.
         """
         name, allowed = self.name(role), sorted(filter(key_patterns.can_be_given, patterns))
         rules = tuple(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in allowed)

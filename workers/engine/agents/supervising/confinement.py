@@ -298,7 +298,7 @@ class _Unconfined(Confinement):
 
 
 def _tree(folder: Path) -> Iterable[Path]:
-    """A folder with all below it; nothing where it is not there, and links themselves."""
+    """A folder with all below it, links not followed; empty for a missing folder."""
     if folder.is_dir() and not folder.is_symlink():
         yield folder
         for entry in os.scandir(folder):

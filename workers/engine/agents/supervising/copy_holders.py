@@ -53,12 +53,12 @@ class CopyHolders:
         self._newest, self._task_types, self._sizes, self._on_held = newest, task_types, sizes, on_held
 
     def turn(self) -> None:
-        """Look who is there, and say what slots are to do.
+        """Look which nodes are there, and tell slots what to do.
 
         Raises
         ------
         redis.RedisError
-            The broker does not answer: what was said stands.
+            The broker does not answer: earlier orders stand.
         """
         node, before = self._store.node, self._store.read_copy_wishes() or CopyWishes()
         facts = {

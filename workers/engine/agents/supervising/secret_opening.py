@@ -1,4 +1,4 @@
-"""Opens secrets for a node's processes, which have no key: each gets what is named in what it has to do."""
+"""Opens secrets for a node's processes, which have no key: each process gets those that its orders name."""
 
 from __future__ import annotations
 

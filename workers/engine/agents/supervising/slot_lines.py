@@ -1,8 +1,8 @@
 """The lines between an agent and its slots: what a slot may say, and what it may keep its agent from doing. No Spark.
 
-A slot runs what teams wrote: who breaks out of an expression says what it likes. So a line has a length, and what it
-says a type and a size, or it is as if it had not been said; and a slot that does not take what it is told is one that
-hangs, for nobody waits for it.
+A slot runs code of teams: code that breaks out of an expression can write any line. So a line has a bounded length, and
+its content a type and a size; other lines are ignored. A slot that does not read its lines counts as hanging, because
+nobody waits for it.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _NEEDED = {
 
 
 def _document(codec: Codec[Any], message: Any) -> dict[str, Any] | None:
-    """What is said as the contract has it, with what the contract does not know; None where it is nothing of that."""
+    """A line's content as the contract has it, with fields that the contract lacks; None for anything else."""
     try:
         return {**message, **codec.document(codec.read(message))} if _is_modest(message) else None
     except (InvalidContract, TypeError):

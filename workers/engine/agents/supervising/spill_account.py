@@ -1,7 +1,7 @@
-"""The account of blocks on disk for slow readers: who needs which segment, so what each team takes, and what is
-charged. Pure.
+"""The account of blocks on disk for slow readers: which reader needs which segment, and what each team is charged.
+Pure.
 
-Readers that need the same segment share it: each counts its even part.
+Readers of the same segment share it in equal parts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Trials on a node: the agent takes one order after the other, lets a slot run it, feeds it, and measures the slot.
 
-Whatever ends a trial, nothing of it stays: what it may leave is known by its name, which is on disk before it begins.
+However a trial ends, nothing of it stays: the name of all that it may leave is on disk before it begins.
 
     <data-dir>/nodes/<node>/trials/<fragment>      a trial that has not been cleared away yet: the folders below
                                                    <data-dir>/outputs that its tasks may write

@@ -39,7 +39,7 @@ class Rates:
         self._grew_at_ms: dict[str, int] = {}
 
     def take(self, counts: Mapping[str, int], *, at_ms: int, held_back: Collection[str] = ()) -> None:
-        """Note these counters; what has none any more is forgotten, and who is in ``held_back`` is not idle."""
+        """Note these counters, and forget all others; queries in ``held_back`` do not count as idle."""
         self._counts = {name: self._counts.get(name, deque()) for name in counts}
         self._grew_at_ms = {name: self._grew_at_ms.get(name, at_ms) for name in counts}
         for name, count in counts.items():
@@ -176,7 +176,7 @@ def _of_the_node(slot_figure: float | None, path: Path) -> float | None:
 
 
 def _stored_figure(path: Path) -> float | None:
-    """The figure that a file keeps; None where it keeps none that can be read: then the slot is looked at anew."""
+    """The figure in a file; None if it has none that can be read: then the slot is measured anew."""
     try:
         figure = float(text_of(path, most_bytes=100))
     except (OSError, ValueError):

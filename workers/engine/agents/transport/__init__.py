@@ -1,6 +1,5 @@
-"""The transport of a fragment's state to the node of its heir: through the broker, ahead of the handover and at its
-end.
+"""The transport of a fragment's state to the node of its heir: through the broker, before a handover and at its end.
 
-Imports `scheduler.contracts`, the channels' keys and the library's stores; of the agents, how handovers are read from a
-desired state. Read ``state_transport.py`` first, then ``ahead.py`` for when something goes ahead.
+Imports `scheduler.contracts`, the channels' keys, the library's stores, and of the agents what handovers a desired
+state asks for. Read ``state_transport.py`` first, then ``ahead.py``: it decides whether a copy goes ahead.
 """

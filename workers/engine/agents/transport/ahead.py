@@ -58,9 +58,9 @@ LIMITS = CopyLimits()
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The part of a state that has gone ahead: whether this node has a copy, whether the heir's has all that this one
-    has of it, or has found that it cannot use it; how many copies have come there, how many bytes the last one and each
-    round after it took, and how many the heir has still to take of what is on its way."""
+    """The part of a state that has gone ahead: whether this node has a copy; whether the heir's node has all of that,
+    or cannot use it; the number of copies that arrived there, the bytes of the last one and of each round after it, and
+    the bytes that are still on their way."""
 
     has_copy: bool = False
     is_stored: bool = False

@@ -13,18 +13,18 @@ CLAIM = "claim"
 
 
 def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) -> bool:
-    """True where an heir goes on with what a fragment left, and nobody else ever does.
+    """Claim what a fragment left for an heir; True if the heir has it, and nobody else ever will.
 
     Parameters
     ----------
     manifest : bytes
-        Of what has come. Where that is not what is there any more, it was taken back meanwhile.
+        The manifest of what has come. If another one is there, the record was taken back meanwhile.
     """
     return bool(scripts.run(broker, "claim", [keys.handover(fragment_id)], [manifest, heir]))
 
 
 def withdraw(broker: redis.Redis, fragment_id: str) -> str | None:
-    """Take back what a fragment left, for it works on; the heir that has claimed it, where that is too late."""
+    """Take back what a fragment left, because it works on; if it is too late, the heir that has claimed it."""
     key = keys.handover(fragment_id)
     broker.hsetnx(key, CLAIM, fragment_id)
     claimed = broker.hget(key, CLAIM)

@@ -113,7 +113,7 @@ class CopySender:
         return sent, (stored, going and going.makes, taken)
 
     def _advanced(self, heir: str, stored: bytes | None) -> tuple[Parcel | None, Parcel | None]:
-        """What the heir has, or is to have first, and the round after it, by what it says that it has."""
+        """The parcel that the heir has, or is to get first, and the round after it; both by the heir's report."""
         copy, newer = self._parcel(heir, AHEAD), self._parcel(heir, NEWER)
         if copy is None:
             return None, None

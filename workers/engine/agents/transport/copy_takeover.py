@@ -38,7 +38,7 @@ KEPT_S = 7 * 24 * 3600  # for so long a node that is back hears that others go o
 
 
 def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: WantedFragment, *, node: str) -> bool:
-    """True where a fragment has what it begins with: the copy of another's state that this node holds."""
+    """Let a fragment begin with this node's copy of another's state; True once it has that."""
     copy = keys.copy_name(before, node)
     if files.size(copy, HELD) is not None and broker.hexists(keys.copies(before), node):
         files.write(heir.id, _ON_ITS_WAY, files.read(copy, HELD))

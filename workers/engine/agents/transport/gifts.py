@@ -141,8 +141,8 @@ class Gifts:
     # -- the heir's node -----------------------------------------------------------------------------------------------
 
     def receive(self, giver: str, heir: WantedFragment) -> bool:
-        """Take what is next of what a bundle of another node gives to one of this slot: whether that node has heard
-        that the heir has begun with it."""
+        """Take the next part of the gift of another node's bundle to one of this slot; True once that node knows that
+        the heir has begun with it."""
         gift, files = keys.gift_name(giver, heir.id), self._store.files
         key = keys.handover(gift)
         if self._store.has(heir.id, BEGUN):

@@ -1,6 +1,7 @@
-"""The new part of a record since the copy of its state that went ahead: found on one node, put together on the other.
+"""State deltas: what is new in a record since the copy of its state that went ahead. One node finds it, the other
+merges.
 
-State that is kept by key goes by rows (``store_copies``), other state as the difference of two texts (``differences``).
+State by key goes as rows (``store_copies``), other state as the difference of two texts (``differences``).
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from .parcels import Manifest, check_of, is_whole
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round, points_to_stores
 
 AHEAD, NEWER, COPY, ENDED = "ahead", "newer", "copy", "ended"
-# kinds of files: what goes ahead, and the round after it, where they were made; what has come of that; a record
+# kinds of files: a copy that goes ahead and the round after it, on their own node; the merged copy; a record
 _TEXT_ROUND = b'{"whole": '  # how the round of a text begins
-# What comes of a text of another node that is none, or of what it is newer than: a slot there may have forged it, and
-# one that fails over it here fails for all who are in it.
+# Errors of a damaged text of another node, or of its base. A slot there may have forged it, and must not make the slot
+# here fail.
 _BROKEN = (*UNREADABLE, FileNotFoundError, StateLost, sqlite3.Error)
-_WHY = 300  # characters of that
+_WHY = 300  # characters of such an error
 
 
 class Broken(Exception):
-    """A text cannot be put together: the whole has to be asked for."""
+    """A text cannot be merged: the whole has to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDelta:
-    """The new part of a state, and length and checksum of the record that it makes; without them it is by rows."""
+    """The new part of a state, with length and checksum of the merged record; without these it is rows."""
 
     text: bytes
     whole: Mapping[str, Any] | None = None
@@ -51,7 +52,7 @@ def facts_of(head: bytes) -> Mapping[str, Any]:
 
 
 def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> bytes | None:
-    """A round of a text; None where all of it is to go again.
+    """A round of a text; None if all of it is to be sent again.
 
     Parameters
     ----------
@@ -79,8 +80,7 @@ class News:
         self._log = logger()
 
     def since_copy(self, fragment_id: str, heir: str) -> StateDelta | None:
-        """The new part of the record that a fragment left since what went ahead to its heir last; None where the whole
-        is to go."""
+        """The new part of a fragment's record since the last copy for its heir; None if the whole record is to go."""
         files = self._store.files
         head = files.read(heir, AHEAD, 0, MOST_OF_HEAD)
         if is_of_stores(head):
@@ -91,14 +91,13 @@ class News:
         return StateDelta(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
 
     def rows_since_copy(self, heir: str, record: Savepoint, ranges: KeyRanges) -> bytes | None:
-        """The new part of a record, of the keys in some ranges, since the copy that went ahead to an heir last; None
-        where that cannot be told."""
+        """The new rows of a record, of the keys in some ranges, since the last copy for an heir; None if that is
+        unknown."""
         head = self._store.files.read(heir, AHEAD, 0, MOST_OF_HEAD)
         return StoreCopies(self._store.fold_stores.folder, tuple(ranges)).change(head, record)
 
     def advance(self, heir: str) -> None:
-        """The heir has the round: what is newer from now on is newer than that. Where what is here is broken, all of it
-        is to go again."""
+        """Take the round that the heir has as the new base. If a file of it is broken here, all of it is sent again."""
         files = self._store.files
         if is_round(files.read(heir, NEWER, 0, MOST_OF_HEAD)):
             files.rename(heir, NEWER, AHEAD)
@@ -110,17 +109,17 @@ class News:
         files.drop(heir, NEWER)
 
     def take(self, heir: str, kind: str, manifest: Manifest) -> None:
-        """Make ready what has come ahead for an heir, and keep it as its copy; repeating it is safe.
+        """Merge what has come ahead for an heir, and keep it as its copy. It is safe to repeat.
 
         Parameters
         ----------
         kind : str
-            The kind of the file with it; the copy itself, where a slot was killed before it was told.
+            The kind of the file that has it; `COPY` if a slot was killed after the merge.
 
         Raises
         ------
         Broken
-            It is a round, and what it is newer than is not there.
+            It is a round, and its base is missing.
         """
         files = self._store.files
         try:
@@ -139,7 +138,7 @@ class News:
             files.rename(heir, kind, COPY)
 
     def record(self, name: str, check: str) -> bytes | None:
-        """The record of a copy that was taken, to go on with by itself; None where it is no such copy.
+        """The record of a merged copy, to go on from without a handover; None if it is no such copy.
 
         Raises
         ------
@@ -156,12 +155,12 @@ class News:
         return text
 
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
-        """The record, of what came ahead for an heir and what is new since.
+        """The record, merged of the copy that came ahead for an heir and the delta.
 
         Raises
         ------
         Broken
-            They do not give the record.
+            They do not make the record.
         """
         files = self._store.files
         try:
@@ -181,7 +180,7 @@ class News:
 
     @staticmethod
     def _whole_record(last: bytes, newer: bytes) -> bytes:
-        """A text, of that before and a round."""
+        """The text that a round makes of the last one."""
         head, _, change = newer.partition(b"\n")
         try:
             whole = put_together(last, change)
@@ -204,7 +203,7 @@ class News:
 
 
 def require_own_states(saved: Savepoint) -> None:
-    """Raise `Broken` where states of a record that came whole are in stores: here are none that it could mean."""
+    """Raise `Broken` if a record that came whole points to stores: there are none here."""
     if points_to_stores(saved.states):
         raise Broken("it points to stores that did not come with it")
 

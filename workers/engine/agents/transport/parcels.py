@@ -196,7 +196,7 @@ def makes_of(manifest: Manifest) -> Manifest:
 
 
 class Parcels:
-    """A node's files as they are sent; one is read again only where it has changed."""
+    """A node's files as they are sent. A file is read again only after a change."""
 
     def __init__(self, files: Files, *, piece_bytes: int) -> None:
         self._files, self._piece_bytes = files, piece_bytes

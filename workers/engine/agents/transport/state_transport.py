@@ -1,13 +1,13 @@
-"""Carrying: what a fragment leaves goes through the broker to the node of the one that goes on with its work.
+"""State transport: the record that a fragment leaves goes through the broker to the node of its heir.
 
-Where its state is large, a copy of it goes ahead while the fragment works on (``copies_ahead.py``). The record that it
-leaves on its own node (``<fragment>.ended``) is sent then, or what is new in it since the copy, as a parcel
-(``parcels.py``). The heir's node puts both together, checks it, claims it, and keeps it beside the heir's checkpoint
-(``<heir>.received``); from there on a handover is as on one node. When the heir has begun, its node says so, and what
-is left of the old one is cleared away.
+Where the state is large, a copy of it goes ahead while the fragment works on (``copies_ahead.py``). At its end the
+fragment leaves a record on its own node (``<fragment>.ended``). This record, or only what is new in it since the copy,
+is sent as a parcel (``parcels.py``). The heir's node puts both together, checks the result, claims the record, and
+keeps it beside the heir's checkpoint (``<heir>.received``). From there on a handover is as on one node. Once the heir
+has begun, its node says so, and the rest of the old fragment is deleted.
 
-Who goes on is whoever claims the record first (``claims.py``). Every step can be repeated, so that slots, agents and
-the connection to the broker may go at any moment; and a fragment works on until its heir stands by.
+Whoever claims the record first goes on with it (``claims.py``). Every step can be repeated, so slots, agents and the
+connection to the broker may fail at any moment. A fragment works on until its heir stands by.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Elsewhere:
     to_copy: frozenset[str] = frozenset()
 
 
-class Carrier:
+class StateTransport:
     """One slot's side of all handovers between its node and others."""
 
     def __init__(
@@ -329,7 +329,7 @@ class Carrier:
         return WHOLE
 
     def _say_begun(self, heir: WantedFragment) -> None:
-        """Say that it has begun, until the other node has cleared away what it left."""
+        """Report that it has begun, until the other node has deleted its part."""
         key = keys.handover(heir.inherits[-1])
         if not self._broker.exists(key):
             self._store.files.drop(heir.id, RECEIVED)  # it is in what it began with

@@ -119,8 +119,8 @@ class StoreCopies:
                 put_copy(self.folder, to, rows[number])
 
     def record(self, heir: str, text: bytes, *, check: str) -> bytes | None:
-        """The record that a copy has, with its pointers to the stores that `take` has made of it; None where it has
-        none, for what it says is newer than any.
+        """The record of a copy, with pointers to the stores that `take` made of it; None if the copy has no record,
+        because it is newer than any.
         """
         head = _head(text)
         if "record" not in head:
@@ -137,7 +137,7 @@ class StoreCopies:
         Raises
         ------
         StateLost
-            The stores are not there as that has them.
+            The stores are missing, or not those that the change is based on.
         """
         head, rows = _read(change)
         ended = SAVEPOINTS.read(head["record"])

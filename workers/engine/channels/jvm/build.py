@@ -77,7 +77,7 @@ def provide(data_dir: Path, *, built_jar: Path | None = None) -> Path:
 
 
 def build(data_dir: Path) -> Path:
-    """Build the jar unless one is there that is up to date; its path. Safe to call from several processes at once."""
+    """Build the jar unless it is up to date; its path. Several processes may call it at once."""
     jars = [folder / JAR_NAME for folder in folders(data_dir)]
     digest = sources_digest()
     for jar in jars:

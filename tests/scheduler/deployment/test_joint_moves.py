@@ -1,4 +1,4 @@
-"""Series: bundles that gain by going together, held against every set of bundles of small deployments."""
+"""Joint moves: bundles that gain by going together, held against every set of bundles of small deployments."""
 
 from __future__ import annotations
 
