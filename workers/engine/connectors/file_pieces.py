@@ -25,6 +25,7 @@ from .parquet_pages import (
     dictionaries_of,
     has_json,
     has_written_decimals,
+    metadata_of,
     require_bounds,
 )
 
@@ -166,7 +167,7 @@ def place_before_last(file: BinaryIO, reading: FileReading, size: int, count: in
     """
     if reading.format == "parquet":
         try:
-            metadata = pq.ParquetFile(file).metadata
+            metadata = metadata_of(file)
         except _DAMAGED as error:
             if _is_of_store(error):
                 raise
@@ -261,7 +262,7 @@ def _whole_file(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]
 
 def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
-    first = pq.ParquetFile(file)
+    first = pq.ParquetFile(file, metadata=metadata_of(file))
     names, paged = _present(first.schema_arrow.names, reading), PagedFile(file)
     parquet = pq.ParquetFile(
         paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata,

@@ -8,15 +8,17 @@ as rows name it, and a row's list has no end. Arrow reads a column's part of a r
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from typing import BinaryIO, NamedTuple
 
 import pyarrow.parquet as pq
 
-from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_VALUES
+from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_FOOTER, FILE_GROUP, FILE_ITEMS, FILE_VALUES
 
-from .arrow_streams import TooMuch
+from .arrow_messages import TooMuch, require_schema_in
 
 DECIMAL_PAGE_BYTES = 2 << 20  # of decimals that are bytes: one of them may be as long as its page
 DECIMAL_ROWS = FILE_BYTES.most // DECIMAL_PAGE_BYTES  # that are read at a time, where there are any
@@ -24,6 +26,40 @@ MOST_LEVELS = 32  # of structs in a header
 _STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
 _UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
 _OF_DATA, _VALUES = (5, 8), 1  # fields of a header that say what its data is, and of these how many values
+_MAGIC, _SCHEMA_KEY = b"PAR1", b"ARROW:schema"
+LONG_TEXT = 1_000  # bytes of a text that may be a schema of Arrow which comes to much
+
+
+def metadata_of(file: BinaryIO) -> pq.FileMetaData:
+    """A file's metadata, of the very footer that was looked at: a store may give another the second time.
+
+    A column's part takes three bytes there and 700 of memory, and its list is made as long as it says before the first
+    is read; a schema of Arrow is in it as a text.
+
+    Raises
+    ------
+    TooMuch
+        The footer is too large, lists too much, or has a schema that is too large once it is made.
+    pyarrow.ArrowException, ValueError, OSError
+        It is none.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 8))
+    end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if len(end) < 8 or end[4:] != _MAGIC or length > size - 8:
+        raise ValueError("it has no footer of Parquet that is not encrypted")
+    if length > FILE_FOOTER.most:
+        raise TooMuch(f"has a footer of {length:,} bytes, where {FILE_FOOTER.most:,} may be")
+    file.seek(size - 8 - length)
+    content = file.read(length)
+    footer = _Footer(content, 0)
+    footer.struct(0)
+    if footer.has_schema:
+        for text in footer.long_texts:
+            with suppress(struct.error):  # another text, or one that Arrow says is none
+                require_schema_in(text)
+    return pq.ParquetFile(io.BytesIO(_MAGIC + content + end)).metadata
 
 
 def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
@@ -70,10 +106,10 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
     Raises
     ------
     TooMuch
-        A value's fixed length is too large.
+        A value's fixed length is too large, or all that is to be read of the group.
     """
     parts: dict[int, ColumnPart] = {}
-    row_group = metadata.row_group(group)
+    row_group, stored_bytes = metadata.row_group(group), 0
     for number in range(row_group.num_columns):
         column, part = metadata.schema.column(number), row_group.column(number)
         if not _is_within(column.path, names):
@@ -81,6 +117,9 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
         if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > FILE_FIXED.most:
             # A dictionary has it once, and Arrow has it as often as rows name it.
             raise TooMuch(f"has values of {column.length:,} bytes each, where {FILE_FIXED.most:,} may be")
+        stored_bytes += part.total_compressed_size  # all that Arrow holds at a time
+        if stored_bytes > FILE_GROUP.most:
+            raise TooMuch(f"has {stored_bytes:,} bytes of columns together, where {FILE_GROUP.most:,} may be")
         begin = part.data_page_offset  # as Arrow has it
         if part.dictionary_page_offset and 0 < part.dictionary_page_offset < begin:
             begin = part.dictionary_page_offset
@@ -173,15 +212,14 @@ class _Header:
         elif kind == 7:
             self.at += 8
         elif kind == _BINARY:
-            length = self._unsigned()
-            self.at += length
+            self._text(self._unsigned())
         elif kind in _LISTS:
             head = self._byte()
             count, inner = (self._unsigned() if head >> 4 == 15 else head >> 4), head & 15
-            for _ in range(self._counted(count)):
+            for _ in range(self._counted(count, inner)):
                 self._item(inner, level)
         elif kind == _MAP:
-            count = self._counted(self._unsigned())
+            count = self._counted(self._unsigned(), _STRUCT)
             kinds = self._byte() if count else 0
             for _ in range(count):
                 self._item(kinds >> 4, level)
@@ -201,7 +239,10 @@ class _Header:
         else:
             self._value(kind, level + 1)
 
-    def _counted(self, count: int) -> int:
+    def _text(self, length: int) -> None:
+        self.at += length
+
+    def _counted(self, count: int, kind: int) -> int:
         if count > len(self._content) - self.at:  # an item has a byte at least
             raise ValueError("a page's header cannot be read")
         return count
@@ -224,3 +265,25 @@ class _Header:
     def _signed(self) -> int:
         value = self._unsigned()
         return (value >> 1) ^ -(value & 1)
+
+
+class _Footer(_Header):
+    """A file's footer, read as a header is: how much it lists, and its long texts."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        super().__init__(content, at)
+        self.has_schema, self.long_texts = False, list[bytes]()
+        self._items = 0
+
+    def _text(self, length: int) -> None:
+        text = self._content[self.at:self.at + length]
+        self.has_schema = self.has_schema or text == _SCHEMA_KEY
+        if length > LONG_TEXT:
+            self.long_texts.append(text)
+        super()._text(length)
+
+    def _counted(self, count: int, kind: int) -> int:
+        self._items += count if kind in (_BINARY, _STRUCT) else 0
+        if self._items > FILE_ITEMS.most:
+            raise TooMuch(f"has a footer that lists more than {FILE_ITEMS.most:,} items")
+        return super()._counted(count, kind)
