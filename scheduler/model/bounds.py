@@ -118,7 +118,7 @@ MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead le
 MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
-ARROW_SCHEMA = InputBound(_EVENTS, "bytes of a schema of Arrow, once each of its fields is made", 16 * _MB,
+ARROW_SCHEMA = InputBound(_EVENTS, "bytes of a schema of Arrow, once each of its fields is made", 32 * _MB,
                           "413 `too_large`, or a dead letter")
 DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")

@@ -15,7 +15,7 @@ import pytest
 from scheduler.model.bounds import FILE_FOOTER, FILE_GROUP, MESSAGE_BYTES, MESSAGE_VALUES
 from workers.engine.connectors import parquet_pages
 from workers.engine.connectors.arrow_messages import FlatTable, messages_of, require_schema_in
-from workers.engine.connectors.arrow_streams import DecodingRoom, TooMuch, batches_of
+from workers.engine.connectors.arrow_streams import DecodingRoom, TooMuch, batches_of, schema_of
 from workers.engine.connectors.file_pieces import FilePieces, FileReading
 
 HEAD, END = 8, b"\xff\xff\xff\xff\0\0\0\0"
@@ -57,28 +57,40 @@ def one_record() -> bytearray:
 
 
 def long_zones() -> bytearray:
-    return message(pa.schema([pa.field(str(number), pa.timestamp("s", LONG)) for number in range(17)]))
+    return message(pa.schema([pa.field(str(number), pa.timestamp("s", LONG)) for number in range(34)]))
 
 
 def metadata_of_batches() -> bytearray:
     sink, batch = io.BytesIO(), pa.record_batch({"a": [1]})
     with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch, custom_metadata={"a": LONG * 17})
+        writer.write_batch(batch, custom_metadata={"a": LONG * 34})
     return bytearray(sink.getvalue())
 
 
 MUCH: dict[str, Callable[[], bytearray]] = {
     "a name": one_long_name, "a text": one_long_text, "a record": one_record, "zones": long_zones,
     "batches": metadata_of_batches,
-    "fields": lambda: message(pa.schema([pa.field(str(number), pa.int8()) for number in range(17_000)]))}
+    "fields": lambda: message(pa.schema([pa.field(str(number), pa.int8()) for number in range(34_000)]))}
 
 
 @pytest.mark.parametrize("what", MUCH)
 def test_a_schema_that_comes_to_much_is_never_made(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """8 MiB, which anybody with a source's token might post, came to 5 GB in the site."""
     body = bytes(MUCH[what]()) + END
-    with pytest.raises(TooMuch, match="schema of more than 16,777,216 bytes"):
+    with pytest.raises(TooMuch, match="schema of more than 33,554,432 bytes"):
         list(batches_of(io.BytesIO(body), DecodingRoom(10, MESSAGE_VALUES.most, MESSAGE_BYTES.most)))
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_a_schema_is_read_alone_unless_it_comes_to_much(new: Callable[..., pa.ipc.RecordBatchStreamWriter]) -> None:
+    sink, schema = io.BytesIO(), pa.schema([pa.field("a", pa.list_(pa.string()))]).with_metadata({"b": "c"})
+    new(sink, schema).close()
+    body = sink.getvalue()
+    assert schema_of(io.BytesIO(body), len(body)).equals(schema, check_metadata=True)
+    begin = body[:HEAD] if body.startswith(b"ARROW1") else b""
+    for content, why in ((bytes(one_long_name()), "schema of more than"), (END, "no schema"), (body[HEAD:40], None)):
+        with pytest.raises((ValueError, pa.ArrowInvalid), match=why):
+            schema_of(io.BytesIO(begin + content), 1 << 24)
 
 
 def test_a_wide_table_is_read_as_it_is() -> None:

@@ -70,8 +70,7 @@ def batches_of(
     pyarrow.ArrowException, ValueError, OSError
         It is none that can be read.
     """
-    if file.read(len(_MAGIC)) != _MAGIC:
-        file.seek(0)
+    _pass_magic(file)
     messages = _Checked(messages_of(file, room.bytes), room, first, afresh)
     try:
         with pa.ipc.open_stream(io.BufferedReader(messages)) as reader:
@@ -89,6 +88,24 @@ def batches_of(
                 yield batch
     except struct.error:
         raise ValueError("a message says what cannot be") from None
+
+
+def schema_of(file: BinaryIO, most_bytes: int) -> pa.Schema:
+    """The schema of an IPC stream or file, of so many bytes at most; raises as `batches_of` does."""
+    _pass_magic(file)
+    try:
+        first = next(messages_of(file, most_bytes), None)
+    except struct.error:
+        raise ValueError("a message says what cannot be") from None
+    if first is None:
+        raise ValueError("it has no schema")
+    return pa.ipc.read_schema(pa.py_buffer(first.head + first.flatbuffer))
+
+
+def _pass_magic(file: BinaryIO) -> None:
+    """Pass over what a file begins with, and a stream does not."""
+    if file.read(len(_MAGIC)) != _MAGIC:
+        file.seek(0)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnreadableMessage]:
