@@ -137,6 +137,15 @@ def test_a_page_is_read_without_its_space_and_by_no_encoding_but_its_own(store: 
     store.body = None
 
 
+@pytest.mark.parametrize(("encoding", "key"), [("<EncodingType>url</EncodingType>", "a b+c"), ("", "a+b+c")])
+def test_a_space_is_written_as_amazon_writes_it(store: Store, encoding: str, key: str) -> None:
+    """A store that does not say that it encodes keys writes a plus sign as it is."""
+    store.body = ("<ListBucketResult><Contents><Key>a+b%2Bc</Key><LastModified>1970-01-01T00:00:01Z</LastModified>"
+                  f"</Contents>{encoding}</ListBucketResult>").encode()
+    assert [item.key for item in objects_of(store.address, "")] == [key]
+    store.body = None
+
+
 @pytest.mark.parametrize("entry", ["", "<Contents><Key>same</Key><LastModified>2026-05-01T12:00:00Z</LastModified>"
                                        "</Contents>"])
 def test_a_store_whose_pages_never_end_is_given_up(store: Store, entry: str) -> None:

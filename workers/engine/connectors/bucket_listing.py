@@ -15,9 +15,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, unquote_plus
 from xml.parsers import expat
 
 from workers.library.outbound import HttpAnswer, Line, Unanswered, WrongAddress
@@ -163,8 +163,8 @@ class _PageReader:
     """
 
     def __init__(self) -> None:
-        self.objects: list[ListedObject] = []
-        self.token = ""
+        self.objects: list[ListedObject] = []  # with their keys as they are written
+        self.token = self.encoding = ""
         self._values: dict[str, str] = {}  # of the object that is read
         self._path: list[str] = []
         self._parser = expat.ParserCreate("utf-8")  # whatever the page declares: no other is S3's
@@ -188,6 +188,8 @@ class _PageReader:
         match self._path:
             case [_, "NextContinuationToken"]:
                 self.token = _longer(self.token, text)
+            case [_, "EncodingType"]:  # which may come behind all keys
+                self.encoding = _longer(self.encoding, text)
             case [_, "Contents", "Key" | "Size" | "LastModified" | "ETag" as name]:
                 self._values[name] = _longer(self._values.get(name, ""), text)
 
@@ -208,7 +210,7 @@ def _listed(values: dict[str, str]) -> ListedObject:
     if not 0 <= size < MOST_SIZE:
         raise ValueError("no size")
     return ListedObject(
-        unquote(values.get("Key", "")), size,
+        values.get("Key", ""), size,
         int(datetime.fromisoformat(values.get("LastModified", "")).timestamp() * 1000), values.get("ETag", ""))
 
 
@@ -219,4 +221,5 @@ def _page(answer: HttpAnswer) -> tuple[list[ListedObject], str | None]:
         page.read(answer.body)
     except (expat.ExpatError, ValueError, OverflowError):
         raise NotListed from None
-    return page.objects, page.token or None
+    read = unquote_plus if page.encoding == "url" else unquote  # as Amazon writes keys, "+" is a space
+    return [replace(item, key=read(item.key)) for item in page.objects], page.token or None
