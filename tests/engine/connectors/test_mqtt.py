@@ -255,6 +255,34 @@ def test_while_a_source_waits_a_server_that_sends_on_fills_no_memory(monkeypatch
         reader._client.disconnect()
 
 
+@contextmanager
+def flooding(first: bytes) -> Iterator[int]:
+    """A server that sends that, and then messages of 50,000 bytes on and on before it confirms anything; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve() -> None:
+            with suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.recv(4_096)
+                    client.sendall(first)
+                    while True:
+                        client.sendall(b"\x30\xcb\x86\x03\x00\x01t" + b"b" * 49_992)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+def test_what_comes_before_a_confirmation_fills_no_memory(monkeypatch):
+    """For ten seconds everything was kept, as fast as a server sends it: 270 MB a second."""
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+    with flooding(b"\x20\x02\x00\x00") as port:  # it takes the client; what is retained may come at once
+        reader = reader_of(port)
+        assert len(reader._messages) < 100 and reader.poll(1).messages
+        reader._client.disconnect()
+    with flooding(b"") as port, pytest.raises(SourceAway, match="does not answer"):
+        reader_of(port)
+
+
 def test_a_server_that_takes_no_answers_fills_no_memory_with_them(monkeypatch):
     monkeypatch.setattr(mqtt_packets, "MOST_OWED", 100)
     with serving(b"\xc0\0", again=True) as port:  # PINGREQ
