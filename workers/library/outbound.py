@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -71,8 +71,13 @@ def leads_here(host: str, port: int, *, within_s: float) -> bool:
         addresses = _resolved(host, port, time.monotonic() + within_s)
     except OSError:
         return False
-    led = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
-    return any(map(_is_near, [ip for address in led for ip in (address, *_within(address))]))
+    return not all(map(is_elsewhere, addresses))
+
+
+def is_elsewhere(address: str) -> bool:
+    """True where an address, and the one of IPv4 that a gateway finds in it, is neither this machine nor link-local."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return not any(map(_is_near, [ip, *_within(ip)]))
 
 
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
@@ -103,10 +108,16 @@ class Line:
         A name, or an address without brackets.
     is_trusted : bool, optional
         The operator wrote this very address into the settings: wherever it leads is meant.
+    require_address : callable, optional
+        Raises where a name may not lead to an address.
     """
 
-    def __init__(self, scheme: str, host: str, port: int, *, is_trusted: bool = False) -> None:
+    def __init__(
+        self, scheme: str, host: str, port: int, *, is_trusted: bool = False,
+        require_address: Callable[[str], None] | None = None
+    ) -> None:
         self._host, self._port, self._may_be_any = host, port, is_trusted or is_literal(host)
+        self._require_address = require_address or self._require_open
         self._connection = (
             http.client.HTTPSConnection(host, port, context=ssl.create_default_context()) if scheme == "https"
             else http.client.HTTPConnection(host, port))
@@ -191,9 +202,13 @@ class Line:
     def _address(self) -> str:
         addresses = _resolved(self._host, self._port, self._until_s)
         for address in addresses:
-            if not self._may_be_any and not may_be_reached(address):
-                raise WrongAddress(f"{self._host} leads to {address}, which names may not lead to")
+            if not self._may_be_any:
+                self._require_address(address)
         return addresses[0]
+
+    def _require_open(self, address: str) -> None:
+        if not may_be_reached(address):
+            raise WrongAddress(f"{self._host} leads to {address}, which names may not lead to")
 
 
 def _resolved(host: str, port: int, until_s: float) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,6 +24,7 @@ from workers.engine.connectors.bucket_listing import (
 )
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import Bucket, FileGone, ListedFile
+from workers.library.config import InvalidConfig
 
 PIECE_BYTES = 1 << 20
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
@@ -201,6 +203,33 @@ def test_a_store_leads_nowhere_else(store: Store, bucket: Bucket, status: int) -
         file.read()
     inner.close()
     assert not inner.requests
+
+
+@pytest.mark.parametrize(("leads_to", "named", "is_asked"), [
+    ("127.0.0.1", "", False), ("169.254.169.254", "", False), ("::ffff:127.0.0.1", "", False), ("::1", "", False),
+    ("127.0.0.1", ",localhost:{port}", True), ("169.254.169.254", ",localhost:{port}", False),
+    ("10.1.2.3", "", True), ("fe80::1%1", ",localhost:{port}", False)])
+def test_a_name_that_comes_to_lead_to_this_machine_is_not_followed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, leads_to: str, named: str, is_asked: bool
+) -> None:
+    """Who runs an allowed store had a node read what a cloud tells its machines, credentials too, as a file."""
+    host, port = "store.example.org", store.address.port
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", f"{host}:{port}{named.format(port=port)}")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (leads_to, port))])
+    connected: list[str] = []
+
+    def connect(address: tuple[str, int], **_: object) -> None:
+        connected.append(address[0])
+        raise OSError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    bucket = Bucket({"path": "s3://latest", "endpoint": f"{host}:{port}", "tls": False, "region": "us-east-1",
+                     "access_key": None, "secret_key": None})
+    file = bucket.open(ListedFile(0, "meta-data/iam", 100))
+    for ask in (lambda: list(bucket.files()), file.read):
+        with pytest.raises(SourceAway if is_asked else InvalidConfig):
+            ask()
+    assert set(connected) == ({leads_to} if is_asked else set())
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:

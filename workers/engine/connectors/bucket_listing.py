@@ -17,10 +17,12 @@ import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from urllib.parse import quote, unquote, unquote_plus
 from xml.parsers import expat
 
-from workers.library.outbound import HttpAnswer, Line, Unanswered, WrongAddress
+from workers.library.outbound import HttpAnswer, Line, Unanswered
+from workers.library.reach import require_elsewhere
 
 PAGE_S = 30.0
 MOST_PAGES = 100_000  # a hundred million keys
@@ -28,6 +30,7 @@ MOST_IDLE_PAGES = 20  # in a row that say that more is to come, and bring no oth
 PAGE_BYTES = 16 << 20  # a thousand keys of 1,024 bytes, each written as up to three
 VALUE_CHARACTERS = 4_096  # of a key as it is written, of a tag and of what stands beside it
 MOST_SIZE = 1 << 63  # bytes of an object
+_USUAL_PORTS = {"https": 443, "http": 80}
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
@@ -66,7 +69,7 @@ class BucketAddress:
     def authority(self) -> str:
         """Host and port as the header ``Host`` has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == {"https": 443, "http": 80}[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == _USUAL_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
@@ -93,15 +96,16 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
             if idle > MOST_IDLE_PAGES:
                 break
         raise NotListed
-    except (Unanswered, WrongAddress):
+    except Unanswered:
         raise NotListed from None
     finally:
         line.close()
 
 
 def line_to(address: BucketAddress) -> Line:
-    """A connection to the store."""
-    return Line(address.scheme, address.host, address.port, is_trusted=True)  # the operator allows the host
+    """A connection to the store, which may be in a private range: the operator allows it."""
+    return Line(address.scheme, address.host, address.port, require_address=partial(
+        require_elsewhere, port=address.port, usual_port=_USUAL_PORTS[address.scheme]))
 
 
 def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: int, tag: str = "") -> HttpAnswer:
@@ -116,8 +120,8 @@ def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: in
     ------
     Unanswered
         No whole answer came.
-    WrongAddress
-        The store is where nothing may be asked.
+    InvalidConfig
+        The store's name leads to where nothing may be asked.
     """
     path = quote(f"/{address.bucket}/{key}", safe="/-_.~")
     headers = _headers(address, path, "", datetime.now(UTC))

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Protocol
 
 from workers.library.inbox import inbox_path, inboxes
 from workers.library.live_files import S3, bucket_and_prefix, endpoint_of
-from workers.library.outbound import HttpAnswer, Line, TooLate, Unanswered, WrongAddress
+from workers.library.outbound import HttpAnswer, Line, TooLate, Unanswered
 from workers.library.reach import host_and_port, require_allowed
 
 from .bucket_listing import BucketAddress, NotListed, line_to, objects_of, part_of
@@ -221,7 +221,7 @@ class Bucket:
                 if isinstance(error, TooLate):
                     raise
                 return ask()  # a store may have ended the connection while nothing was read
-        except (Unanswered, WrongAddress):
+        except Unanswered:
             raise self._refusal(0) from None
 
     def line(self) -> Line:
