@@ -59,7 +59,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "MESSAGE_DEPTH": f"{EVENTS}::test_a_value_nested_too_deep_is_a_dead_letter",
     "PACKET_BYTES": "tests/engine/connectors/test_mqtt.py::"
                     "test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it",
-    "CONTROL_BYTES": "tests/engine/connectors/test_mqtt.py::"
+    "CONTROL_BYTES": "tests/engine/connectors/test_hostile_mqtt.py::"
                      "test_what_nobody_asked_for_ends_the_connection_and_is_not_read",
     **dict.fromkeys(
         ("CLUSTER_SERVERS", "CLUSTER_BYTES", "CLUSTER_TOPICS"),
