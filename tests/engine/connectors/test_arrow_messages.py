@@ -143,16 +143,36 @@ def footer(parts: int, listed: int) -> bytes:
 
 
 @pytest.mark.parametrize(("content", "why"), [
-    (footer(0, 200_000), "cannot be read"), (footer(0, 1_000_000), "lists more"),
-    (footer(300_000, 300_000), "lists more than 250,000 items"),
+    (footer(0, 1_000), "deserialize"), (footer(0, 1_000_000), "deserialize"),
+    (footer(9_000, 200_000), "cannot be read"), (footer(300_000, 300_000), "lists more than 250,000 items"),
     (b"PAR1" + bytes(9 << 20) + struct.pack("<I", 9 << 20) + b"PAR1", f"where {FILE_FOOTER.most:,} may be"),
     (b"PAR1" + struct.pack("<I", 1_000) + b"PAR1", "no footer"), (b"PAR1", "no footer")],
-    ids=["parts that are not there", "a million of them", "very many parts", "a long one", "one that is not there",
-         "none"])
+    ids=["parts that are not there", "a million of them", "many that are not there", "very many parts", "a long one",
+         "one that is not there", "none"])
 def test_a_footer_that_comes_to_much_is_never_made(content: bytes, why: str) -> None:
     """Of 50 bytes that said a million columns Arrow made 700 MB, and for each 3 MB behind them as much again."""
     [reason] = read(content)
     assert why in reason
+
+
+def test_names_that_stand_around_many_columns_are_not_written_out_for_each() -> None:
+    """120 kB, with a name of 100,000 characters around 2,000 columns, came to 600 MB."""
+    columns = b"".join(b"\x15\x02\x25\x00\x18\x04" + b"%04d\x00" % at for at in range(2_000))
+    around = b"\x35\x00\x18" + number(100_000) + b"x" * 100_000 + b"\x15" + number(4_000) + b"\x00"
+    body = (b"\x15\x02\x19\xfc" + number(2_002) + b"\x48\x04root\x15\x02\x00" + around + columns
+            + b"\x16\x00\x19\x0c\x00")
+    [reason] = read(b"PAR1" + body + struct.pack("<I", len(body)) + b"PAR1")
+    assert "paths have more than" in reason
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.struct([("x", pa.int8()), ("y.z", pa.list_(pa.string()))])], ids=str)
+def test_the_lengths_of_paths_are_those_of_arrow(kind: pa.DataType) -> None:
+    file = io.BytesIO()
+    pq.write_table(pa.table({f"a.{at}": pa.array([None], kind) for at in range(5)}), file)
+    footer = parquet_pages._Footer(file.getvalue()[-8 - int.from_bytes(file.getvalue()[-8:-4], "little"):-8], 0)
+    footer.struct(0)
+    schema = pq.ParquetFile(file).schema
+    assert list(footer.path_lengths()) == [len(schema.column(at).path) + 1 for at in range(len(schema))]
 
 
 def test_a_group_of_more_bytes_than_may_be_held_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

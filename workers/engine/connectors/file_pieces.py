@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -231,9 +232,10 @@ def _header(record: bytes | None, reading: FileReading) -> list[str]:
     if record is None:
         raise UnreadableMessage(f"its header is a line of over {FILE_RECORD.most >> 20} MiB")
     names = values_of(record)
-    present = _present(names, reading)
-    if twice := [name for name in present if names.count(name) > 1]:
-        raise UnreadableMessage(f"its header has {twice[0]} twice")
+    counts = Counter(names)
+    for name in _present(names, reading):
+        if counts[name] > 1:
+            raise UnreadableMessage(f"its header has {name[:200]} twice")
     return names
 
 
@@ -300,7 +302,8 @@ def _arrow(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
 
 
 def _present(names: Sequence[str], reading: FileReading) -> list[str]:
-    present = [name for name in names if name in reading.columns] if reading.columns else list(names)
+    wanted = frozenset(reading.columns)
+    present = [name for name in names if name in wanted] if wanted else list(names)
     if not present:
         raise UnreadableMessage(
             f"it has none of the columns {', '.join(reading.columns)}, but {', '.join(names)[:200]}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from math import inf
 from typing import BinaryIO, NamedTuple
@@ -26,15 +27,17 @@ MOST_LEVELS = 32  # of structs in a header
 _STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
 _UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
 _OF_DATA, _VALUES = (5, 8), 1  # fields of a header that say what its data is, and of these how many values
+_ELEMENTS, _OF_ELEMENTS, _CHILDREN = 2, 2, 5  # fields of a footer and of its schema's elements, and their level
 _MAGIC, _SCHEMA_KEY = b"PAR1", b"ARROW:schema"
 LONG_TEXT = 1_000  # bytes of a text that may be a schema of Arrow which comes to much
+SMALL_FOOTER = 8 << 10  # bytes of one that comes to little, if no list in it has more items than that: 70 MB at most
 
 
 def metadata_of(file: BinaryIO) -> pq.FileMetaData:
     """A file's metadata, of the very footer that was looked at: a store may give another the second time.
 
     A column's part takes three bytes there and 700 of memory, and its list is made as long as it says before the first
-    is read; a schema of Arrow is in it as a text.
+    is read. The names around a column are written out for each, and a schema of Arrow is in it as a text.
 
     Raises
     ------
@@ -53,13 +56,21 @@ def metadata_of(file: BinaryIO) -> pq.FileMetaData:
         raise TooMuch(f"has a footer of {length:,} bytes, where {FILE_FOOTER.most:,} may be")
     file.seek(size - 8 - length)
     content = file.read(length)
+    if length > SMALL_FOOTER:
+        _require_footer(content)
+    return pq.ParquetFile(
+        io.BytesIO(_MAGIC + content + end), thrift_container_size_limit=max(1, length)).metadata
+
+
+def _require_footer(content: bytes) -> None:
     footer = _Footer(content, 0)
     footer.struct(0)
+    if sum(footer.path_lengths()) > FILE_FOOTER.most:
+        raise TooMuch(f"has columns whose paths have more than {FILE_FOOTER.most:,} characters together")
     if footer.has_schema:
         for text in footer.long_texts:
             with suppress(struct.error):  # another text, or one that Arrow says is none
                 require_schema_in(text)
-    return pq.ParquetFile(io.BytesIO(_MAGIC + content + end)).metadata
 
 
 def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
@@ -84,12 +95,20 @@ def _is_written_decimal(column: pq.ColumnSchema) -> bool:
 
 
 def _columns_of(metadata: pq.FileMetaData, names: Sequence[str]) -> Iterator[pq.ColumnSchema]:
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    return (column for column in columns if _is_within(column.path, names))
+    columns, is_within = map(metadata.schema.column, range(metadata.num_columns)), _within(names)
+    return (column for column in columns if is_within(column.path))
 
 
-def _is_within(path: str, names: Sequence[str]) -> bool:
-    return any(path == name or path.startswith(f"{name}.") for name in names)
+def _within(names: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a path is one of these columns, or within one; in a time that does not grow with their number."""
+    wanted = frozenset(names)
+    lengths = sorted({len(name) for name in wanted})
+
+    def is_within(path: str) -> bool:
+        fitting = lengths[:bisect_right(lengths, len(path))]
+        return any(path[length:length + 1] in ("", ".") and path[:length] in wanted for length in fitting)
+
+    return is_within
 
 
 class ColumnPart(NamedTuple):
@@ -109,10 +128,10 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
         A value's fixed length is too large, or all that is to be read of the group.
     """
     parts: dict[int, ColumnPart] = {}
-    row_group, stored_bytes = metadata.row_group(group), 0
+    row_group, stored_bytes, is_within = metadata.row_group(group), 0, _within(names)
     for number in range(row_group.num_columns):
         column, part = metadata.schema.column(number), row_group.column(number)
-        if not _is_within(column.path, names):
+        if not is_within(column.path):
             continue
         if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > FILE_FIXED.most:
             # A dictionary has it once, and Arrow has it as often as rows name it.
@@ -268,14 +287,45 @@ class _Header:
 
 
 class _Footer(_Header):
-    """A file's footer, read as a header is: how much it lists, and its long texts."""
+    """A file's footer, read as a header is: how much it lists, its long texts, and the lengths of its columns' paths,
+    which Arrow and its Python write out for each column."""
 
     def __init__(self, content: bytes, at: int) -> None:
         super().__init__(content, at)
         self.has_schema, self.long_texts = False, list[bytes]()
-        self._items = 0
+        self._items, self._part = 0, 0  # what is listed so far; the field of the footer that is read
+        self._elements: list[list[int]] = []  # of its schema: the length of each name, and how many are within it
+
+    def struct(self, level: int, within: int = 0) -> None:
+        if self._part == _ELEMENTS and level == _OF_ELEMENTS:
+            self._elements.append([0, 0])
+        super().struct(level, within)
+
+    def path_lengths(self) -> Iterator[int]:
+        """The length of each column's path, in the order of columns."""
+        around: list[list[int]] = []  # of the groups that the next element is in: how many are missing, and the length
+        for name, children in self._elements[1:]:
+            length = (around[-1][1] if around else 0) + name + 1
+            if around:
+                around[-1][0] -= 1
+            if children > 0:
+                around.append([children, length])
+            else:
+                yield length
+            while around and around[-1][0] <= 0:
+                around.pop()
+
+    def _value(self, kind: int, level: int, field: int = 0) -> int | None:
+        if level == 0:
+            self._part = field
+        value = super()._value(kind, level, field)
+        if self._part == _ELEMENTS and level == _OF_ELEMENTS and field == _CHILDREN:
+            self._elements[-1][1] = value or 0
+        return value
 
     def _text(self, length: int) -> None:
+        if self._part == _ELEMENTS and self._elements:
+            self._elements[-1][0] += length
         text = self._content[self.at:self.at + length]
         self.has_schema = self.has_schema or text == _SCHEMA_KEY
         if length > LONG_TEXT:
