@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 READ_BYTES = 256 * 1024
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # NAT64: a gateway connects to the address of IPv4 at its end
@@ -37,10 +37,11 @@ class TooLate(Unanswered):
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A status and the body, cut off one byte beyond what was to be read."""
+    """A status and the body, cut off one byte beyond what was to be read; headers by their names in lower case."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_literal(host: str) -> bool:
@@ -172,7 +173,7 @@ class Line:
             raise TooLate(f"not within {deadline_s:.3g} s")
         if answer.will_close or not answer.isclosed():
             self.close()
-        return HttpAnswer(answer.status, content)
+        return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
 
     def close(self) -> None:
         """Let the connection go; the next question makes another."""

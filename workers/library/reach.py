@@ -62,15 +62,15 @@ def require_allowed(server: str, *, usual_port: int, writes: bool = False) -> No
             host=f"{shown}:{port}")
 
 
-def require_elsewhere(address: str, *, port: int, usual_port: int) -> None:
+def require_elsewhere(address: str, *, port: int, usual_port: int, writes: bool = False) -> None:
     """Raise ``InvalidConfig`` where the address that a server's name leads to is link-local, or this machine, unless
     the operator named that with the port: programs there trust whoever asks, and names are somebody else's."""
-    is_meant = bool(_with_port(HERE, port, usual_port=usual_port) & allowed_hosts())
+    is_meant = bool(_with_port(HERE, port, usual_port=usual_port) & allowed_hosts(writes=writes))
     if not is_elsewhere(address) and not (is_meant and ipaddress.ip_address(address.partition("%")[0]).is_loopback):
         raise InvalidConfig(
             f"The server's name leads to {address}, which is this machine or link-local.",
             remedy="Have it lead to the server. Where this machine is meant, ask the operator to name "
-                   f"127.0.0.1:{port} in {VARIABLE}, too.", host=address)
+                   f"127.0.0.1:{port} in {variable_for(VARIABLE, writes=writes)}, too.", host=address)
 
 
 def _with_port(names: Collection[str], port: int, *, usual_port: int) -> set[str]:

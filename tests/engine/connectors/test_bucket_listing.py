@@ -14,14 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors.bucket_listing import (
-    BucketAddress,
-    ListedObject,
-    NotListed,
-    _headers,
-    _quoted,
-    objects_of,
-)
+from workers.engine.bucket_requests import BucketAddress, _quoted, signed_headers
+from workers.engine.connectors.bucket_listing import ListedObject, NotListed, objects_of
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import Bucket, FileGone, ListedFile
 from workers.library.config import InvalidConfig
@@ -46,7 +40,27 @@ def test_a_request_is_signed_as_botocore_signs_it(prefix, port):
         signer.add_auth(request)
     stamp = request.context["timestamp"] if "timestamp" in request.context else request.headers["X-Amz-Date"]
     at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    assert _headers(address, "/buck", query, at)["authorization"] == request.headers["Authorization"]
+    assert signed_headers(address, "/buck", query, at)["authorization"] == request.headers["Authorization"]
+
+
+@given(st.binary(max_size=12), st.sampled_from(["a/b", "a b+ü"]))
+def test_an_object_is_put_as_botocore_signs_it(body, key):
+    auth = pytest.importorskip("botocore.auth", reason="botocore is not installed")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    address = BucketAddress("https", "store.example.org", 443, "buck", "eu-west-1", "AKIA", "geheim/+")
+    path, more = quote(f"/buck/{key}", safe="/-_.~"), {"if-none-match": "*", "x-amz-meta-weir-until": "7-0"}
+    request = AWSRequest("PUT", f"https://{address.authority}{path}", data=body, headers=more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auth, "get_current_datetime", lambda *_: NOW.replace(tzinfo=None), raising=False)
+        signer = auth.S3SigV4Auth(Credentials("AKIA", "geheim/+"), "s3", "eu-west-1")
+        request.context["payload_signing_enabled"] = True
+        signer.add_auth(request)
+    stamp = request.context["timestamp"] if "timestamp" in request.context else request.headers["X-Amz-Date"]
+    at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    signed = signed_headers(address, path, "", at, method="PUT", body=body, headers=more)
+    assert signed["authorization"] == request.headers["Authorization"]
 
 
 class Store:
@@ -173,7 +187,7 @@ def test_a_part_is_asked_for_by_its_key_and_of_the_content_that_was_seen(store: 
         assert len(file.read()) == 100
     request = store.requests[-1]
     assert request["path"] == "/buck/in/a/b%20%C3%BC%2B%25"
-    assert (request["Range"], request["If-Match"]) == ("bytes=0-99", '"tag"')
+    assert (request["range"], request["if-match"]) == ("bytes=0-99", '"tag"')
 
 
 def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(store: Store, bucket: Bucket) -> None:

@@ -1,45 +1,37 @@
-"""The objects of a bucket, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by
-Signature Version 4.
+"""The objects of a bucket, by its own listing (ListObjectsV2 [1]_).
 
-The client that is at hand gives up a whole listing for one key with an empty part (``a//b``), and follows a redirect of
-a store to whatever address it names.
+The client that is at hand gives up a whole listing for one key with an empty part (``a//b``).
 
 References
 ----------
-.. [1] Amazon S3 API Reference, "ListObjectsV2", "GetObject" and "Authenticating Requests: Using the Authorization
-   Header".
+.. [1] Amazon S3 API Reference, "ListObjectsV2".
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import partial
-from urllib.parse import quote, unquote, unquote_plus
+from datetime import datetime
+from urllib.parse import unquote, unquote_plus
 from xml.parsers import expat
 
+from workers.engine.bucket_requests import BucketAddress, ask_bucket, line_to
 from workers.library.outbound import HttpAnswer, Line, Unanswered
-from workers.library.reach import require_elsewhere
 
-PAGE_S = 30.0
 MOST_PAGES = 100_000  # a hundred million keys
 MOST_IDLE_PAGES = 20  # in a row that say that more is to come, and bring no other key than the last
 PAGE_BYTES = 16 << 20  # a thousand keys of 1,024 bytes, each written as up to three
+REFUSAL_BYTES = 2_000  # that are kept of an answer which is no listing
 VALUE_CHARACTERS = 4_096  # of a key as it is written, of a tag and of what stands beside it
 MOST_SIZE = 1 << 63  # bytes of an object
-_USUAL_PORTS = {"https": 443, "http": 80}
-_NOTHING = hashlib.sha256(b"").hexdigest()
 
 
 class NotListed(Exception):
-    """The store gives no listing; ``status`` is its answer's, 0 where there is none."""
+    """The store gives no listing; ``status`` is its answer's, 0 where there is none, ``text`` how that begins."""
 
-    def __init__(self, status: int = 0) -> None:
+    def __init__(self, status: int = 0, text: str = "") -> None:
         super().__init__(f"status {status}")
-        self.status = status
+        self.status, self.text = status, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,41 +44,30 @@ class ListedObject:
     tag: str
 
 
-@dataclass(frozen=True, slots=True)
-class BucketAddress:
-    """The address of a bucket, and its credentials: scheme, host and port of its store, its name and region, and who
-    asks: the access key with its secret, or nobody."""
-
-    scheme: str
-    host: str
-    port: int
-    bucket: str
-    region: str
-    access_key: str | None = None
-    secret_key: str | None = None
-
-    @property
-    def authority(self) -> str:
-        """Host and port as the header ``Host`` has them."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _USUAL_PORTS[self.scheme] else f"{host}:{self.port}"
-
-
-def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
+def objects_of(
+    address: BucketAddress, prefix: str, *, after: str = "", writes: bool = False
+) -> Iterator[ListedObject]:
     """All objects whose keys begin so, in the order of their keys.
+
+    Parameters
+    ----------
+    after : str, optional
+        Those behind this key alone.
+    writes : bool, optional
+        The operator lets the store be written to.
 
     Raises
     ------
     NotListed
         The store refuses, or does not answer, or says again and again that more is to come where nothing does.
     """
-    line = line_to(address)
+    line = line_to(address, writes=writes)
     token: str | None = ""
     newest, idle = "", 0
     try:
         for _ in range(MOST_PAGES):
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix,
-                     **({"continuation-token": token} if token else {})}
+                     **({"continuation-token": token} if token else {"start-after": after} if after else {})}
             objects, token = _page(_answer_of(line, address, query))
             yield from objects
             if token is None:
@@ -102,63 +83,11 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
         line.close()
 
 
-def line_to(address: BucketAddress) -> Line:
-    """A connection to the store, which may be in a private range: the operator allows it."""
-    return Line(address.scheme, address.host, address.port, require_address=partial(
-        require_elsewhere, port=address.port, usual_port=_USUAL_PORTS[address.scheme]))
-
-
-def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: int, tag: str = "") -> HttpAnswer:
-    """Some bytes of an object, and one more where the store gives more; only of the content that has this tag.
-
-    Parameters
-    ----------
-    start, end : int
-        The first byte, and the one behind the last.
-
-    Raises
-    ------
-    Unanswered
-        No whole answer came.
-    InvalidConfig
-        The store's name leads to where nothing may be asked.
-    """
-    path = quote(f"/{address.bucket}/{key}", safe="/-_.~")
-    headers = _headers(address, path, "", datetime.now(UTC))
-    headers |= {"Range": f"bytes={start}-{end - 1}", **({"If-Match": tag} if tag else {})}
-    return line.ask("GET", path, headers=headers, deadline_s=PAGE_S, most_bytes=end - start)
-
-
 def _answer_of(line: Line, address: BucketAddress, query: dict[str, str]) -> HttpAnswer:
-    path = quote(f"/{address.bucket}")
-    text = "&".join(f"{_quoted(name)}={_quoted(query[name])}" for name in sorted(query))
-    answer = line.ask("GET", f"{path}?{text}", headers=_headers(address, path, text, datetime.now(UTC)),
-                      deadline_s=PAGE_S, most_bytes=PAGE_BYTES)
+    answer = ask_bucket(line, address, "GET", query=query, most_bytes=PAGE_BYTES)
     if answer.status != 200:
-        raise NotListed(answer.status)
+        raise NotListed(answer.status, answer.body[:REFUSAL_BYTES].decode(errors="replace"))
     return answer
-
-
-def _headers(address: BucketAddress, path: str, query: str, now: datetime) -> dict[str, str]:
-    """What a request is signed with; an anonymous one by nothing."""
-    at, day = now.strftime("%Y%m%dT%H%M%SZ"), now.strftime("%Y%m%d")
-    headers = {"host": address.authority, "x-amz-content-sha256": _NOTHING, "x-amz-date": at}
-    if not address.access_key:
-        return {"Host": address.authority}
-    names = ";".join(headers)
-    lines = [f"{name}:{value}" for name, value in headers.items()]
-    request = "\n".join(["GET", path, query, *lines, "", names, _NOTHING])
-    scope = f"{day}/{address.region}/s3/aws4_request"
-    signed = "\n".join(["AWS4-HMAC-SHA256", at, scope, hashlib.sha256(request.encode()).hexdigest()])
-    key = f"AWS4{address.secret_key}".encode()
-    for part in (*scope.split("/"), signed):
-        key = hmac.digest(key, part.encode(), "sha256")
-    return {**headers, "authorization": f"AWS4-HMAC-SHA256 Credential={address.access_key}/{scope}, "
-                                        f"SignedHeaders={names}, Signature={key.hex()}"}
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="-_.~")
 
 
 class _PageReader:
