@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging.config
+import re
 import time
 from typing import Any
 
@@ -18,6 +19,8 @@ _SHARED = (
 
 QUIET_S = 60.0
 LONGEST_TOLD = 300
+# What a terminal obeys, and what turns the direction of text: a path or an answer of another system may have it.
+_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class Quietly(logging.Filter):
@@ -41,6 +44,11 @@ class Quietly(logging.Filter):
         return True
 
 
+def shown(_logger: object, _method: str, line: str) -> str:
+    """The line, with U+FFFD for each character that whoever reads it would not see."""
+    return _UNSHOWN.sub("\ufffd", line)
+
+
 def logging_config(*, level: str) -> dict[str, Any]:
     """Configure structlog and the standard library's logging, and return the latter's dictionary."""
     structlog.configure(
@@ -56,6 +64,7 @@ def logging_config(*, level: str) -> dict[str, Any]:
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "logger", "event"], drop_missing=True),
+            shown,
         ],
     }
     config = {

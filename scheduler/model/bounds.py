@@ -118,6 +118,8 @@ MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead le
 MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
+ARROW_SCHEMA = InputBound(_EVENTS, "bytes of a schema of Arrow, once each of its fields is made", 32 * _MB,
+                          "413 `too_large`, or a dead letter")
 DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
 _CLUSTER, _REFUSED = "a cluster of Kafka", "the source or sink says so, and is tried again"
@@ -142,6 +144,11 @@ FILE_VALUES = InputBound(_FILE, "values of a batch of Arrow, or of lists of a gr
 FILE_BYTES = InputBound(_FILE, "bytes of a batch of Arrow or Parquet, or of a page of Parquet, once decoded", 256 * _MB,
                    "the rest of the file, or the group, is a dead letter")
 FILE_FIXED = InputBound(_FILE, "bytes of a value of fixed length in Parquet", 1024, "the group is a dead letter")
+FILE_FOOTER = InputBound(_FILE, "bytes of a footer of Parquet", 8 * _MB, "a dead letter")
+FILE_ITEMS = InputBound(_FILE, "fields, columns' parts and other items that a footer of Parquet lists", 250_000,
+                        "a dead letter")
+FILE_GROUP = InputBound(_FILE, "bytes of a group of rows of Parquet, as they are stored, of the columns that are read",
+                        512 * _MB, "the group is a dead letter")
 
 BOUNDS: dict[str, InputBound] = {
     name: value for name, value in list(globals().items()) if isinstance(value, InputBound)}

@@ -24,6 +24,7 @@ from workers.launcher.up_services import LARGEST_FRAME
 CASES: dict[str, Callable[..., None]] = {}
 DOORS, LIVE = "tests/dashboard/test_doors.py", "tests/dashboard/test_live.py"
 INGEST, EVENTS = "tests/dashboard/test_ingest.py", "tests/engine/connectors/test_event_bounds.py"
+ARROW = "tests/engine/connectors/test_arrow_messages.py"
 GUARDS = "tests/scheduler/guards/test_guard_language.py"
 BEYOND = "test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_with_it"
 ELSEWHERE = {  # bound → the test of another file that exceeds it
@@ -58,7 +59,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "MESSAGE_DEPTH": f"{EVENTS}::test_a_value_nested_too_deep_is_a_dead_letter",
     "PACKET_BYTES": "tests/engine/connectors/test_mqtt.py::"
                     "test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it",
-    "CONTROL_BYTES": "tests/engine/connectors/test_mqtt.py::"
+    "CONTROL_BYTES": "tests/engine/connectors/test_hostile_mqtt.py::"
                      "test_what_nobody_asked_for_ends_the_connection_and_is_not_read",
     **dict.fromkeys(
         ("CLUSTER_SERVERS", "CLUSTER_BYTES", "CLUSTER_TOPICS"),
@@ -77,6 +78,9 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "FILE_VALUES": f"{EVENTS}::test_a_file_that_decodes_to_too_much_ends_there",
     "FILE_BYTES": f"{EVENTS}::test_a_file_that_decodes_to_too_much_ends_there",
     "FILE_FIXED": "tests/engine/connectors/test_parquet_pages.py::test_a_bomb_is_a_dead_letter",
+    "ARROW_SCHEMA": f"{ARROW}::test_a_schema_that_comes_to_much_is_never_made",
+    **dict.fromkeys(("FILE_FOOTER", "FILE_ITEMS"), f"{ARROW}::test_a_footer_that_comes_to_much_is_never_made"),
+    "FILE_GROUP": f"{ARROW}::test_a_group_of_more_bytes_than_may_be_held_is_not_read",
 }
 
 

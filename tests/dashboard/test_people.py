@@ -10,9 +10,10 @@ from django.test import Client
 
 from dashboard.audit.models import AuditEntry
 from dashboard.live.live_sessions import viewers_of_sessions
+from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import User
 from dashboard.teams.permissions import NOBODY, viewer_of
-from dashboard.teams.services import LastAdmin, create_token, deactivate, reactivate
+from dashboard.teams.services import Identity, LastAdmin, create_token, deactivate, reactivate, sign_on
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import PASSWORD, World
 
@@ -102,3 +103,11 @@ def test_the_page_shows_who_there_is(world: World):
     create_token(actor=world.carla, name="nightly job")
     page = logged_in(world.root).get("/people/").content.decode()
     assert "nightly job" in page and 'data-person="carla"' in page
+
+
+def test_a_subject_is_told_as_what_it_is_and_does_nothing_in_a_shell(world: World):
+    """One of 15 characters took a gigabyte; another would have been run by the administrator who is asked to link."""
+    for subject in ("{:>1000000000}", "{", "1; rm -rf ~"):
+        with pytest.raises(InvalidValue) as refused:
+            sign_on(Identity("https://id.example.org", subject, "Carla", ["eng"]))
+        assert f"person link carla '{subject}'`" in refused.value.remedy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import logging.config
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,12 @@ def test_the_next_line_says_how_many_there_were_and_others_pass(
     logging.getLogger("weir").error("something else")
     lines = [line.split(" ", 2)[2] for line in written.read_text().splitlines()]
     assert lines == ["refused 0", "refused 3 (2 more since)", "something else"]
+
+
+def test_a_line_holds_nothing_that_a_terminal_obeys() -> None:
+    """A path that anybody asks for while the database is away, or an answer of another system, may say anything."""
+    formatter = logging.config.dictConfigClass({"version": 1}).configure_formatter(
+        dict(logging_config(level="INFO")["formatters"]["logfmt"]))
+    record = logging.LogRecord("weir", logging.ERROR, "", 0, "at /x\x1b[2J\r\nlevel=info ü\u202e東京", (), None)
+    line = formatter.format(record)
+    assert "at /x\ufffd[2J\ufffd\\nlevel=info ü\ufffd東京" in line and "\n" not in line

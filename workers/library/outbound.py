@@ -15,9 +15,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 READ_BYTES = 256 * 1024
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # NAT64: a gateway connects to the address of IPv4 at its end
@@ -37,10 +37,11 @@ class TooLate(Unanswered):
 
 @dataclass(frozen=True, slots=True)
 class HttpAnswer:
-    """A status and the body, cut off one byte beyond what was to be read."""
+    """A status and the body, cut off one byte beyond what was to be read; headers by their names in lower case."""
 
     status: int
     body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_literal(host: str) -> bool:
@@ -71,8 +72,13 @@ def leads_here(host: str, port: int, *, within_s: float) -> bool:
         addresses = _resolved(host, port, time.monotonic() + within_s)
     except OSError:
         return False
-    led = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
-    return any(map(_is_near, [ip for address in led for ip in (address, *_within(address))]))
+    return not all(map(is_elsewhere, addresses))
+
+
+def is_elsewhere(address: str) -> bool:
+    """True where an address, and the one of IPv4 that a gateway finds in it, is neither this machine nor link-local."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    return not any(map(_is_near, [ip, *_within(ip)]))
 
 
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
@@ -103,10 +109,16 @@ class Line:
         A name, or an address without brackets.
     is_trusted : bool, optional
         The operator wrote this very address into the settings: wherever it leads is meant.
+    require_address : callable, optional
+        Raises where a name may not lead to an address.
     """
 
-    def __init__(self, scheme: str, host: str, port: int, *, is_trusted: bool = False) -> None:
+    def __init__(
+        self, scheme: str, host: str, port: int, *, is_trusted: bool = False,
+        require_address: Callable[[str], None] | None = None
+    ) -> None:
         self._host, self._port, self._may_be_any = host, port, is_trusted or is_literal(host)
+        self._require_address = require_address or self._require_open
         self._connection = (
             http.client.HTTPSConnection(host, port, context=ssl.create_default_context()) if scheme == "https"
             else http.client.HTTPConnection(host, port))
@@ -161,7 +173,7 @@ class Line:
             raise TooLate(f"not within {deadline_s:.3g} s")
         if answer.will_close or not answer.isclosed():
             self.close()
-        return HttpAnswer(answer.status, content)
+        return HttpAnswer(answer.status, content, {name.lower(): value for name, value in answer.getheaders()})
 
     def close(self) -> None:
         """Let the connection go; the next question makes another."""
@@ -191,9 +203,13 @@ class Line:
     def _address(self) -> str:
         addresses = _resolved(self._host, self._port, self._until_s)
         for address in addresses:
-            if not self._may_be_any and not may_be_reached(address):
-                raise WrongAddress(f"{self._host} leads to {address}, which names may not lead to")
+            if not self._may_be_any:
+                self._require_address(address)
         return addresses[0]
+
+    def _require_open(self, address: str) -> None:
+        if not may_be_reached(address):
+            raise WrongAddress(f"{self._host} leads to {address}, which names may not lead to")
 
 
 def _resolved(host: str, port: int, until_s: float) -> list[str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -12,7 +13,7 @@ from typing import Protocol
 from scheduler.model.bounds import CLUSTER_SERVERS
 
 from .config import InvalidConfig
-from .outbound import leads_here
+from .outbound import is_elsewhere, leads_here
 
 VARIABLE, FOR_SINKS = "WEIR_CONNECTOR_HOSTS", "WEIR_SINK_HOSTS"
 HERE = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
@@ -61,6 +62,22 @@ def require_allowed(server: str, *, usual_port: int, writes: bool = False) -> No
             host=f"{shown}:{port}")
 
 
+def require_elsewhere(address: str, *, port: int, usual_port: int, writes: bool = False) -> None:
+    """Raise ``InvalidConfig`` where the address that a server's name leads to is link-local, or this machine, unless
+    the operator named that with the port: programs there trust whoever asks, and names are somebody else's."""
+    is_meant = bool(_with_port(HERE, port, usual_port=usual_port) & allowed_hosts(writes=writes))
+    if not is_elsewhere(address) and not (is_meant and ipaddress.ip_address(address.partition("%")[0]).is_loopback):
+        raise InvalidConfig(
+            f"The server's name leads to {address}, which is this machine or link-local.",
+            remedy="Have it lead to the server. Where this machine is meant, ask the operator to name "
+                   f"127.0.0.1:{port} in {variable_for(VARIABLE, writes=writes)}, too.", host=address)
+
+
+def _with_port(names: Collection[str], port: int, *, usual_port: int) -> set[str]:
+    """These names as the operator may write them for that port."""
+    return {f"{name}:{port}" for name in names} | (set(names) if port == usual_port else set())
+
+
 class ClusterMember(Protocol):
     """A server of a cluster, as the cluster says it."""
 
@@ -92,8 +109,8 @@ def require_members(
     for server in servers:
         host, port = server.host.lower(), server.port
         shown = f"[{host}]" if ":" in host else host
-        named = {f"{name}:{port}" for name in (shown, *HERE)} | ({shown, *HERE} if port == usual_port else set())
-        if not named & allowed and leads_here(host, port, within_s=within_s):
+        names = [*HERE, shown]
+        if not _with_port(names, port, usual_port=usual_port) & allowed and leads_here(host, port, within_s=within_s):
             raise InvalidConfig(
                 f"The cluster says that one of its servers is {shown}:{port}, which is on this machine.",
                 remedy="Have it advertise an address that other machines reach, or ask the operator to name "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -104,15 +105,19 @@ def _new_user(identity: Identity) -> User:
 def _require_no_namesake(name: str, identity: Identity) -> None:
     """Refuse a name that is somebody's here, or looks so: whoever reads it would take the one for the other."""
     form, looks = folded(name), skeleton(name)
-    link_it = f"If that is you, ask an administrator to run `./weir person link {{}} {identity.subject}`"
+
+    def link_it(namesake: str) -> str:
+        command = shlex.join(["./weir", "person", "link", namesake, identity.subject])  # whatever a shell makes of it
+        return f"If that is you, ask an administrator to run `{command}`"
+
     for namesake in User.objects.values_list("username", flat=True).iterator():
         if folded(namesake) == form:
             raise InvalidValue(
-                f"Somebody is called {namesake} here already.", remedy=f"{link_it.format(namesake)}.")
+                f"Somebody is called {namesake} here already.", remedy=f"{link_it(namesake)}.")
         if skeleton(namesake) == looks:
             raise InvalidValue(
                 f"Your name at the provider, {name}, looks like {namesake}, which somebody is called here.",
-                remedy=f"{link_it.format(namesake)}; else have the provider give you another name.")
+                remedy=f"{link_it(namesake)}; else have the provider give you another name.")
 
 
 def _apply(audit: Audit, user: User, grants: Granted) -> bool:

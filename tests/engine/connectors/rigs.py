@@ -216,3 +216,14 @@ def rig_of(kind: str) -> Iterator[Any]:
     finally:
         rig.close()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def take(reader: Any, count: int) -> list[Any]:
+    """The messages that come, as soon as there are so many."""
+    messages: list[Any] = []
+    for _ in range(50):
+        messages += reader.poll(0.2).messages
+        reader.written()
+        if len(messages) >= count:
+            break
+    return messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
@@ -13,16 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors.bucket_listing import (
-    BucketAddress,
-    ListedObject,
-    NotListed,
-    _headers,
-    _quoted,
-    objects_of,
-)
+from workers.engine.bucket_requests import BucketAddress, _quoted, signed_headers
+from workers.engine.connectors.bucket_listing import ListedObject, NotListed, objects_of
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import Bucket, FileGone, ListedFile
+from workers.library.config import InvalidConfig
 
 PIECE_BYTES = 1 << 20
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
@@ -44,7 +40,27 @@ def test_a_request_is_signed_as_botocore_signs_it(prefix, port):
         signer.add_auth(request)
     stamp = request.context["timestamp"] if "timestamp" in request.context else request.headers["X-Amz-Date"]
     at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-    assert _headers(address, "/buck", query, at)["authorization"] == request.headers["Authorization"]
+    assert signed_headers(address, "/buck", query, at)["authorization"] == request.headers["Authorization"]
+
+
+@given(st.binary(max_size=12), st.sampled_from(["a/b", "a b+ü"]))
+def test_an_object_is_put_as_botocore_signs_it(body, key):
+    auth = pytest.importorskip("botocore.auth", reason="botocore is not installed")
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    address = BucketAddress("https", "store.example.org", 443, "buck", "eu-west-1", "AKIA", "geheim/+")
+    path, more = quote(f"/buck/{key}", safe="/-_.~"), {"if-none-match": "*", "x-amz-meta-weir-until": "7-0"}
+    request = AWSRequest("PUT", f"https://{address.authority}{path}", data=body, headers=more)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auth, "get_current_datetime", lambda *_: NOW.replace(tzinfo=None), raising=False)
+        signer = auth.S3SigV4Auth(Credentials("AKIA", "geheim/+"), "s3", "eu-west-1")
+        request.context["payload_signing_enabled"] = True
+        signer.add_auth(request)
+    stamp = request.context["timestamp"] if "timestamp" in request.context else request.headers["X-Amz-Date"]
+    at = datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    signed = signed_headers(address, path, "", at, method="PUT", body=body, headers=more)
+    assert signed["authorization"] == request.headers["Authorization"]
 
 
 class Store:
@@ -137,6 +153,15 @@ def test_a_page_is_read_without_its_space_and_by_no_encoding_but_its_own(store: 
     store.body = None
 
 
+@pytest.mark.parametrize(("encoding", "key"), [("<EncodingType>url</EncodingType>", "a b+c"), ("", "a+b+c")])
+def test_a_space_is_written_as_amazon_writes_it(store: Store, encoding: str, key: str) -> None:
+    """A store that does not say that it encodes keys writes a plus sign as it is."""
+    store.body = ("<ListBucketResult><Contents><Key>a+b%2Bc</Key><LastModified>1970-01-01T00:00:01Z</LastModified>"
+                  f"</Contents>{encoding}</ListBucketResult>").encode()
+    assert [item.key for item in objects_of(store.address, "")] == [key]
+    store.body = None
+
+
 @pytest.mark.parametrize("entry", ["", "<Contents><Key>same</Key><LastModified>2026-05-01T12:00:00Z</LastModified>"
                                        "</Contents>"])
 def test_a_store_whose_pages_never_end_is_given_up(store: Store, entry: str) -> None:
@@ -162,7 +187,7 @@ def test_a_part_is_asked_for_by_its_key_and_of_the_content_that_was_seen(store: 
         assert len(file.read()) == 100
     request = store.requests[-1]
     assert request["path"] == "/buck/in/a/b%20%C3%BC%2B%25"
-    assert (request["Range"], request["If-Match"]) == ("bytes=0-99", '"tag"')
+    assert (request["range"], request["if-match"]) == ("bytes=0-99", '"tag"')
 
 
 def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(store: Store, bucket: Bucket) -> None:
@@ -192,6 +217,33 @@ def test_a_store_leads_nowhere_else(store: Store, bucket: Bucket, status: int) -
         file.read()
     inner.close()
     assert not inner.requests
+
+
+@pytest.mark.parametrize(("leads_to", "named", "is_asked"), [
+    ("127.0.0.1", "", False), ("169.254.169.254", "", False), ("::ffff:127.0.0.1", "", False), ("::1", "", False),
+    ("127.0.0.1", ",localhost:{port}", True), ("169.254.169.254", ",localhost:{port}", False),
+    ("10.1.2.3", "", True), ("fe80::1%1", ",localhost:{port}", False)])
+def test_a_name_that_comes_to_lead_to_this_machine_is_not_followed(
+    store: Store, monkeypatch: pytest.MonkeyPatch, leads_to: str, named: str, is_asked: bool
+) -> None:
+    """Who runs an allowed store had a node read what a cloud tells its machines, credentials too, as a file."""
+    host, port = "store.example.org", store.address.port
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", f"{host}:{port}{named.format(port=port)}")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(2, 1, 6, "", (leads_to, port))])
+    connected: list[str] = []
+
+    def connect(address: tuple[str, int], **_: object) -> None:
+        connected.append(address[0])
+        raise OSError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    bucket = Bucket({"path": "s3://latest", "endpoint": f"{host}:{port}", "tls": False, "region": "us-east-1",
+                     "access_key": None, "secret_key": None})
+    file = bucket.open(ListedFile(0, "meta-data/iam", 100))
+    for ask in (lambda: list(bucket.files()), file.read):
+        with pytest.raises(SourceAway if is_asked else InvalidConfig):
+            ask()
+    assert set(connected) == ({leads_to} if is_asked else set())
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:

@@ -129,7 +129,8 @@ def test_a_damaged_record_takes_no_other_with_it(rows, damage, place, end, has_m
 
 @pytest.mark.parametrize(("header", "reason"), [
     ("ID, TEXT", "has none of the columns n, text, but ID,  TEXT"), ("n,n", "has n twice"), ('"n', "is no CSV"),
-    ("n\x00text", "none of the columns")])
+    ("n\x00text", "none of the columns"), ("n," * 2_000_000 + "text", "has n twice")],
+    ids=["others", "twice", "a quote", "zeros", "very often"])
 def test_a_header_that_does_not_fit_is_told_and_no_event_of_nulls_comes(header, reason):
     rows, reasons = filed(f"{header}\n1,x\n2,y\n".encode(), "csv", header=True)
     assert not rows and len(reasons) == 1 and reason in reasons[0]

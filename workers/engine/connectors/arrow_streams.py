@@ -1,8 +1,8 @@
 """Arrow from outside, message by message: how much each says that it decodes to is known before it is decoded.
 
 A few kilobytes can hold millions of events: buffers are compressed, columns of nulls take no bytes, and a dictionary's
-value is there once however many events have it. What each message says of itself (``Message.fbs`` of Arrow, which
-pyarrow has verified) is added up first, and what is beyond the bounds is never handed to the decoder.
+value is there once however many events have it. What each message says of itself (`arrow_messages`) is added up first,
+and what is beyond the bounds is never handed to the decoder.
 """
 
 from __future__ import annotations
@@ -19,15 +19,12 @@ import pyarrow.compute as pc
 
 from workers.library.json_values import UnreadableMessage
 
+from .arrow_messages import BATCH, RawMessage, TooMuch, messages_of
+
 _MAGIC = b"ARROW1\0\0"
 ZONE_CHARACTERS = 100  # it is looked for anew for each time
-_HAS_BODY = {2: "dictionary", 3: "record batch"}  # of a message's header, by its type
 _AGAIN = (
     "dictionary", "run_end_encoded", "string_view", "binary_view", "list_view", "large_list_view", "dense_union")
-
-
-class TooMuch(ValueError):
-    """A message decodes to more than may be; the text says how much was left."""
 
 
 @dataclass(slots=True)
@@ -73,9 +70,8 @@ def batches_of(
     pyarrow.ArrowException, ValueError, OSError
         It is none that can be read.
     """
-    if file.read(len(_MAGIC)) != _MAGIC:
-        file.seek(0)
-    messages = _Checked(pa.ipc.MessageReader.open_stream(_Limited(file, room.bytes)), room, first, afresh)
+    _pass_magic(file)
+    messages = _Checked(messages_of(file, room.bytes), room, first, afresh)
     try:
         with pa.ipc.open_stream(io.BufferedReader(messages)) as reader:
             for batch in reader:
@@ -92,6 +88,24 @@ def batches_of(
                 yield batch
     except struct.error:
         raise ValueError("a message says what cannot be") from None
+
+
+def schema_of(file: BinaryIO, most_bytes: int) -> pa.Schema:
+    """The schema of an IPC stream or file, of so many bytes at most; raises as `batches_of` does."""
+    _pass_magic(file)
+    try:
+        first = next(messages_of(file, most_bytes), None)
+    except struct.error:
+        raise ValueError("a message says what cannot be") from None
+    if first is None:
+        raise ValueError("it has no schema")
+    return pa.ipc.read_schema(pa.py_buffer(first.head + first.flatbuffer))
+
+
+def _pass_magic(file: BinaryIO) -> None:
+    """Pass over what a file begins with, and a stream does not."""
+    if file.read(len(_MAGIC)) != _MAGIC:
+        file.seek(0)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[dict[str, Any] | UnreadableMessage]:
@@ -185,26 +199,12 @@ def _bytes_of(name: str, column: pa.Array) -> int:
     raise ValueError(f"column {name} is {str(kind)[:80]}, whose values refer to one another: write it plain")
 
 
-class _Limited(io.RawIOBase):
-    """A file of which nobody reads more at a time than some bytes."""
-
-    def __init__(self, file: BinaryIO, most: int) -> None:
-        self._file, self._most = file, most
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if size > self._most:
-            raise TooMuch(f"has a message of {size:,} bytes, where {self._most:,} may be decoded")
-        return self._file.read(self._most if size < 0 else size)
-
-
 class _Checked(io.RawIOBase):
     """The same messages as a file, each looked at before it is given on."""
 
-    def __init__(self, messages: pa.ipc.MessageReader, room: DecodingRoom, passed_over: int, afresh: bool) -> None:
+    def __init__(self, messages: Iterator[RawMessage], room: DecodingRoom, passed_over: int, afresh: bool) -> None:
         self._messages, self._room, self._passed_over, self._afresh = messages, room, passed_over, afresh
+        self._parts = self._checked_parts()
         self._remainder = memoryview(b"")
 
     def readable(self) -> bool:
@@ -212,70 +212,19 @@ class _Checked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._remainder:
-            try:
-                message = self._messages.read_next_message()
-            except StopIteration:
+            part = next(self._parts, None)
+            if part is None:
                 return 0
-            if message.type == "record batch" and self._passed_over:
-                self._passed_over -= 1
-                continue
-            _room_of(self._room, self._afresh).take(**_decoded(message))
-            self._remainder = memoryview(message.serialize()).cast("B")
+            self._remainder = memoryview(part)
         count = min(len(buffer), len(self._remainder))
         buffer[:count], self._remainder = self._remainder[:count], self._remainder[count:]
         return count
 
-
-def _decoded(message: pa.ipc.Message) -> dict[str, int]:
-    """What a message decodes to, by what it says of itself."""
-    root = _Table.root(message.metadata.to_pybytes())
-    kind = _HAS_BODY.get(root.number(1, "B"))
-    header = root.table(2) if kind else None
-    batch = header.table(1) if header is not None and kind == "dictionary" else header
-    if batch is None:
-        return {}
-    body = memoryview(message.body).cast("B") if message.body is not None else memoryview(b"")
-    is_packed = batch.table(3) is not None
-    size = 0
-    for start, length in batch.pairs(2):
-        is_raw = not is_packed or length < 8
-        declared = -1 if is_raw else struct.unpack_from("<q", body, start)[0]
-        size += length if declared < 0 else declared
-    values = sum(length for length, _ in batch.pairs(1))
-    return {"events": batch.number(0, "q") if kind == "record batch" else 0, "values": values, "size": size}
-
-
-class _Table:
-    """A table of a flatbuffer: its fields by number."""
-
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._begin = data, at
-        self._fields = at - struct.unpack_from("<i", data, at)[0]
-        self._count = (struct.unpack_from("<H", data, self._fields)[0] - 4) // 2
-
-    @classmethod
-    def root(cls, data: bytes) -> _Table:
-        return cls(data, struct.unpack_from("<I", data, 0)[0])
-
-    def _place(self, number: int) -> int:
-        """Where a field stands; 0 where it has its default."""
-        offset = struct.unpack_from("<H", self._data, self._fields + 4 + 2 * number)[0] if number < self._count else 0
-        return self._begin + offset if offset else 0
-
-    def number(self, number: int, form: str) -> int:
-        at = self._place(number)
-        return struct.unpack_from(f"<{form}", self._data, at)[0] if at else 0
-
-    def _target(self, number: int) -> int:
-        at = self._place(number)
-        return at + struct.unpack_from("<I", self._data, at)[0] if at else 0
-
-    def table(self, number: int) -> _Table | None:
-        target = self._target(number)
-        return _Table(self._data, target) if target else None
-
-    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
-        """The structs of a vector, each two numbers of 64 bits."""
-        target = self._target(number)
-        count = struct.unpack_from("<I", self._data, target)[0] if target else 0
-        return struct.iter_unpack("<qq", self._data[target + 4:target + 4 + 16 * count])
+    def _checked_parts(self) -> Iterator[bytes]:
+        for message in self._messages:
+            if message.flatbuffer:
+                if message.kind == BATCH and self._passed_over:
+                    self._passed_over -= 1
+                    continue
+                _room_of(self._room, self._afresh).take(**message.sizes()._asdict())
+            yield from (message.head, message.flatbuffer, message.body)

@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
@@ -25,6 +26,7 @@ from .parquet_pages import (
     dictionaries_of,
     has_json,
     has_written_decimals,
+    metadata_of,
     require_bounds,
 )
 
@@ -166,7 +168,7 @@ def place_before_last(file: BinaryIO, reading: FileReading, size: int, count: in
     """
     if reading.format == "parquet":
         try:
-            metadata = pq.ParquetFile(file).metadata
+            metadata = metadata_of(file)
         except _DAMAGED as error:
             if _is_of_store(error):
                 raise
@@ -230,9 +232,10 @@ def _header(record: bytes | None, reading: FileReading) -> list[str]:
     if record is None:
         raise UnreadableMessage(f"its header is a line of over {FILE_RECORD.most >> 20} MiB")
     names = values_of(record)
-    present = _present(names, reading)
-    if twice := [name for name in present if names.count(name) > 1]:
-        raise UnreadableMessage(f"its header has {twice[0]} twice")
+    counts = Counter(names)
+    for name in _present(names, reading):
+        if counts[name] > 1:
+            raise UnreadableMessage(f"its header has {name[:200]} twice")
     return names
 
 
@@ -261,7 +264,7 @@ def _whole_file(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]
 
 def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
-    first = pq.ParquetFile(file)
+    first = pq.ParquetFile(file, metadata=metadata_of(file))
     names, paged = _present(first.schema_arrow.names, reading), PagedFile(file)
     parquet = pq.ParquetFile(
         paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata,
@@ -299,7 +302,8 @@ def _arrow(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
 
 
 def _present(names: Sequence[str], reading: FileReading) -> list[str]:
-    present = [name for name in names if name in reading.columns] if reading.columns else list(names)
+    wanted = frozenset(reading.columns)
+    present = [name for name in names if name in wanted] if wanted else list(names)
     if not present:
         raise UnreadableMessage(
             f"it has none of the columns {', '.join(reading.columns)}, but {', '.join(names)[:200]}")

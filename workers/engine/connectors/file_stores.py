@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from workers.engine.bucket_requests import BucketAddress, line_to, part_of
 from workers.library.inbox import inbox_path, inboxes
 from workers.library.live_files import S3, bucket_and_prefix, endpoint_of
-from workers.library.outbound import HttpAnswer, Line, TooLate, Unanswered, WrongAddress
+from workers.library.outbound import HttpAnswer, Line, TooLate, Unanswered
 from workers.library.reach import host_and_port, require_allowed
 
-from .bucket_listing import BucketAddress, NotListed, line_to, objects_of, part_of
+from .bucket_listing import NotListed, objects_of
 from .contract import SourceAway, SourceRefused
 
 AGAIN = "It is tried again by itself."
@@ -221,7 +222,7 @@ class Bucket:
                 if isinstance(error, TooLate):
                     raise
                 return ask()  # a store may have ended the connection while nothing was read
-        except (Unanswered, WrongAddress):
+        except Unanswered:
             raise self._refusal(0) from None
 
     def line(self) -> Line:

@@ -129,6 +129,7 @@ class MqttReader:
         self._id = f"weir-{opening.task[:18]}"
         self._connected: Any = None
         self._subscribed: list[Any] | None = None
+        self._refused_topics: list[str] = []
         self._messages: list[tuple[Message, int, int]] = []
         self._got_bytes = 0
         self._dead_letters: list[DeadLetter] = []
@@ -245,18 +246,13 @@ class MqttReader:
         if self._session_present:
             return
         self._client.subscribe([(topic, min(1, self._config["qos"])) for topic in self._config["topics"]])
-        self._wait(lambda: self._subscribed is not None, "does not confirm the subscription")
-        refused = [
-            topic for topic, code in zip(self._config["topics"], self._subscribed, strict=False) if code.is_failure]
-        if refused:
-            raise SourceRefused(
-                f"{self._config['server']} does not let {', '.join(refused)} be read.",
-                remedy="Let the user of the config read it; it is tried again by itself.")
+        # What is retained may come before the confirmation, and more of it than may be held.
+        self._wait(lambda: self._subscribed is not None or self._has_plenty, "does not confirm the subscription")
 
     def _wait(self, is_so: Any, problem: str) -> None:
         deadline = time.monotonic() + self.connect_s
         while not is_so():
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (self._connected is None and self._has_plenty):
                 raise SourceAway(f"{self._config['server']} {problem}.", remedy="It is tried again by itself.")
             self._turn(0.1)
 
@@ -266,12 +262,18 @@ class MqttReader:
             raise SourceAway(
                 f"{self._config['server']} closed the connection: {self._mqtt.error_string(code)}",
                 remedy="It is tried again by itself.")
+        if self._refused_topics:
+            raise SourceRefused(
+                f"{self._config['server']} does not let {', '.join(self._refused_topics)} be read.",
+                remedy="Let the user of the config read it; it is tried again by itself.")
 
     def _on_connect(self, _client: Any, _data: Any, flags: Any, reason: Any, _properties: Any) -> None:
         self._session_present, self._connected = flags.session_present, reason
 
     def _on_subscribe(self, _client: Any, _data: Any, _mid: int, reasons: list[Any], _properties: Any) -> None:
         self._subscribed = reasons
+        self._refused_topics = [
+            topic for topic, code in zip(self._config["topics"], reasons, strict=False) if code.is_failure]
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         topic = message._topic.decode(errors="replace")  # what is no text would end the source, and come again

@@ -8,15 +8,18 @@ as rows name it, and a row's list has no end. Arrow reads a column's part of a r
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from math import inf
 from typing import BinaryIO, NamedTuple
 
 import pyarrow.parquet as pq
 
-from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_VALUES
+from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_FOOTER, FILE_GROUP, FILE_ITEMS, FILE_VALUES
 
-from .arrow_streams import TooMuch
+from .arrow_messages import TooMuch, require_schema_in
 
 DECIMAL_PAGE_BYTES = 2 << 20  # of decimals that are bytes: one of them may be as long as its page
 DECIMAL_ROWS = FILE_BYTES.most // DECIMAL_PAGE_BYTES  # that are read at a time, where there are any
@@ -24,6 +27,50 @@ MOST_LEVELS = 32  # of structs in a header
 _STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
 _UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
 _OF_DATA, _VALUES = (5, 8), 1  # fields of a header that say what its data is, and of these how many values
+_ELEMENTS, _OF_ELEMENTS, _CHILDREN = 2, 2, 5  # fields of a footer and of its schema's elements, and their level
+_MAGIC, _SCHEMA_KEY = b"PAR1", b"ARROW:schema"
+LONG_TEXT = 1_000  # bytes of a text that may be a schema of Arrow which comes to much
+SMALL_FOOTER = 8 << 10  # bytes of one that comes to little, if no list in it has more items than that: 70 MB at most
+
+
+def metadata_of(file: BinaryIO) -> pq.FileMetaData:
+    """A file's metadata, of the very footer that was looked at: a store may give another the second time.
+
+    A column's part takes three bytes there and 700 of memory, and its list is made as long as it says before the first
+    is read. The names around a column are written out for each, and a schema of Arrow is in it as a text.
+
+    Raises
+    ------
+    TooMuch
+        The footer is too large, lists too much, or has a schema that is too large once it is made.
+    pyarrow.ArrowException, ValueError, OSError
+        It is none.
+    """
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - 8))
+    end = file.read(8)
+    length = int.from_bytes(end[:4], "little")
+    if len(end) < 8 or end[4:] != _MAGIC or length > size - 8:
+        raise ValueError("it has no footer of Parquet that is not encrypted")
+    if length > FILE_FOOTER.most:
+        raise TooMuch(f"has a footer of {length:,} bytes, where {FILE_FOOTER.most:,} may be")
+    file.seek(size - 8 - length)
+    content = file.read(length)
+    if length > SMALL_FOOTER:
+        _require_footer(content)
+    return pq.ParquetFile(
+        io.BytesIO(_MAGIC + content + end), thrift_container_size_limit=max(1, length)).metadata
+
+
+def _require_footer(content: bytes) -> None:
+    footer = _Footer(content, 0)
+    footer.struct(0)
+    if sum(footer.path_lengths()) > FILE_FOOTER.most:
+        raise TooMuch(f"has columns whose paths have more than {FILE_FOOTER.most:,} characters together")
+    if footer.has_schema:
+        for text in footer.long_texts:
+            with suppress(struct.error):  # another text, or one that Arrow says is none
+                require_schema_in(text)
 
 
 def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
@@ -48,12 +95,20 @@ def _is_written_decimal(column: pq.ColumnSchema) -> bool:
 
 
 def _columns_of(metadata: pq.FileMetaData, names: Sequence[str]) -> Iterator[pq.ColumnSchema]:
-    columns = map(metadata.schema.column, range(metadata.num_columns))
-    return (column for column in columns if _is_within(column.path, names))
+    columns, is_within = map(metadata.schema.column, range(metadata.num_columns)), _within(names)
+    return (column for column in columns if is_within(column.path))
 
 
-def _is_within(path: str, names: Sequence[str]) -> bool:
-    return any(path == name or path.startswith(f"{name}.") for name in names)
+def _within(names: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a path is one of these columns, or within one; in a time that does not grow with their number."""
+    wanted = frozenset(names)
+    lengths = sorted({len(name) for name in wanted})
+
+    def is_within(path: str) -> bool:
+        fitting = lengths[:bisect_right(lengths, len(path))]
+        return any(path[length:length + 1] in ("", ".") and path[:length] in wanted for length in fitting)
+
+    return is_within
 
 
 class ColumnPart(NamedTuple):
@@ -70,17 +125,20 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
     Raises
     ------
     TooMuch
-        A value's fixed length is too large.
+        A value's fixed length is too large, or all that is to be read of the group.
     """
     parts: dict[int, ColumnPart] = {}
-    row_group = metadata.row_group(group)
+    row_group, stored_bytes, is_within = metadata.row_group(group), 0, _within(names)
     for number in range(row_group.num_columns):
         column, part = metadata.schema.column(number), row_group.column(number)
-        if not _is_within(column.path, names):
+        if not is_within(column.path):
             continue
         if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > FILE_FIXED.most:
             # A dictionary has it once, and Arrow has it as often as rows name it.
             raise TooMuch(f"has values of {column.length:,} bytes each, where {FILE_FIXED.most:,} may be")
+        stored_bytes += part.total_compressed_size  # all that Arrow holds at a time
+        if stored_bytes > FILE_GROUP.most:
+            raise TooMuch(f"has {stored_bytes:,} bytes of columns together, where {FILE_GROUP.most:,} may be")
         begin = part.data_page_offset  # as Arrow has it
         if part.dictionary_page_offset and 0 < part.dictionary_page_offset < begin:
             begin = part.dictionary_page_offset
@@ -173,15 +231,14 @@ class _Header:
         elif kind == 7:
             self.at += 8
         elif kind == _BINARY:
-            length = self._unsigned()
-            self.at += length
+            self._text(self._unsigned())
         elif kind in _LISTS:
             head = self._byte()
             count, inner = (self._unsigned() if head >> 4 == 15 else head >> 4), head & 15
-            for _ in range(self._counted(count)):
+            for _ in range(self._counted(count, inner)):
                 self._item(inner, level)
         elif kind == _MAP:
-            count = self._counted(self._unsigned())
+            count = self._counted(self._unsigned(), _STRUCT)
             kinds = self._byte() if count else 0
             for _ in range(count):
                 self._item(kinds >> 4, level)
@@ -201,7 +258,10 @@ class _Header:
         else:
             self._value(kind, level + 1)
 
-    def _counted(self, count: int) -> int:
+    def _text(self, length: int) -> None:
+        self.at += length
+
+    def _counted(self, count: int, kind: int) -> int:
         if count > len(self._content) - self.at:  # an item has a byte at least
             raise ValueError("a page's header cannot be read")
         return count
@@ -224,3 +284,56 @@ class _Header:
     def _signed(self) -> int:
         value = self._unsigned()
         return (value >> 1) ^ -(value & 1)
+
+
+class _Footer(_Header):
+    """A file's footer, read as a header is: how much it lists, its long texts, and the lengths of its columns' paths,
+    which Arrow and its Python write out for each column."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        super().__init__(content, at)
+        self.has_schema, self.long_texts = False, list[bytes]()
+        self._items, self._part = 0, 0  # what is listed so far; the field of the footer that is read
+        self._elements: list[list[int]] = []  # of its schema: the length of each name, and how many are within it
+
+    def struct(self, level: int, within: int = 0) -> None:
+        if self._part == _ELEMENTS and level == _OF_ELEMENTS:
+            self._elements.append([0, 0])
+        super().struct(level, within)
+
+    def path_lengths(self) -> Iterator[int]:
+        """The length of each column's path, in the order of columns."""
+        around: list[list[int]] = []  # of the groups that the next element is in: how many are missing, and the length
+        for name, children in self._elements[1:]:
+            length = (around[-1][1] if around else 0) + name + 1
+            if around:
+                around[-1][0] -= 1
+            if children > 0:
+                around.append([children, length])
+            else:
+                yield length
+            while around and around[-1][0] <= 0:
+                around.pop()
+
+    def _value(self, kind: int, level: int, field: int = 0) -> int | None:
+        if level == 0:
+            self._part = field
+        value = super()._value(kind, level, field)
+        if self._part == _ELEMENTS and level == _OF_ELEMENTS and field == _CHILDREN:
+            self._elements[-1][1] = value or 0
+        return value
+
+    def _text(self, length: int) -> None:
+        if self._part == _ELEMENTS and self._elements:
+            self._elements[-1][0] += length
+        text = self._content[self.at:self.at + length]
+        self.has_schema = self.has_schema or text == _SCHEMA_KEY
+        if length > LONG_TEXT:
+            self.long_texts.append(text)
+        super()._text(length)
+
+    def _counted(self, count: int, kind: int) -> int:
+        self._items += count if kind in (_BINARY, _STRUCT) else 0
+        if self._items > FILE_ITEMS.most:
+            raise TooMuch(f"has a footer that lists more than {FILE_ITEMS.most:,} items")
+        return super()._counted(count, kind)

@@ -88,10 +88,10 @@ def _format_of(batch: Staged) -> str:
 def _columns_of(batch: Staged) -> object:
     if _format_of(batch) == "json":
         return "lines"
-    import pyarrow as pa
+    from workers.engine.connectors.arrow_streams import schema_of
 
     with disk.opened(batch.path) as source:
-        return pa.ipc.open_file(source).schema
+        return schema_of(source, batch.size)
 
 
 def _lines(part: Sequence[Staged], file: IO[bytes]) -> None:

@@ -145,12 +145,12 @@ class DeltaWriter:
 
     def _explained(self, error: Exception) -> Exception:
         if self._options is not None:
-            return s3.explained(error, self._title)
+            return s3.explained(str(error), self._title)
         text = str(error)
         if "nvariant" in text or "onstraint" in text:
             return SinkRefused(f"{self._title} has a constraint that events do not keep.",
                                remedy="Filter them before, or drop the constraint.")
-        return s3.explained(error, self._title)
+        return s3.explained(str(error), self._title)
 
 
 def folder_of(folder: Path, name: str, task: str) -> Path:

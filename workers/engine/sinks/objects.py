@@ -16,14 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from scheduler.contracts.offsets import START, Offset
+from workers.engine.bucket_requests import ask_bucket, line_to
+from workers.engine.connectors.bucket_listing import NotListed, objects_of
+from workers.library.outbound import HttpAnswer, Unanswered
 
 from . import s3
-from .contract import Batch, Batching, Overtaken, Refuse, SinkAway, SinkOpening
+from .contract import Batch, Batching, Overtaken, Refuse, SinkAway, SinkOpening, SinkRefused
 from .delta import LARGEST_EVENTS, number_of
 from .rows import chosen, json_lines
 
 LOOK_S, MOST_BEHIND = 60.0, 10_000  # to find the newest object: seconds, and objects behind what is known
-UNTIL = "weir-until"  # the metadata with an object's last block
+ANSWER_BYTES = 64 << 10  # that are read of an answer: why the store refuses
+ALREADY_THERE = (409, 412)  # an object of that name is there, or is put at the same time
+UNTIL = "x-amz-meta-weir-until"  # the metadata with an object's last block
 _TYPES = {"parquet": "application/vnd.apache.parquet", "json": "application/x-ndjson"}
 
 
@@ -38,7 +43,6 @@ class ObjectWriter:
     def __init__(self, opening: SinkOpening) -> None:
         config = opening.config
         self._format, self._names = config["format"], chosen(opening.columns, config["columns"])
-        self._folder = config["prefix"]
         self._base = f"{config['prefix']}/{opening.sink}" if config["prefix"] else opening.sink
         self._title = f"The bucket {config['bucket']}"
         self._bucket = s3.bucket_of(config)
@@ -50,18 +54,14 @@ class ObjectWriter:
         return self._position
 
     def write(self, batch: Batch, refuse: Refuse) -> None:
-        from obstore.exceptions import AlreadyExistsError, BaseError
-
         rows = batch.rows.select(self._names)
         name = f"{self._base}-again-{time.time_ns()}" if batch.again else self._name(batch.after)
-        try:
-            self._bucket.put(
-                f"{name}.{self._format}", as_bytes(rows, self._format), mode="create", use_multipart=False,
-                attributes=self._attributes(batch))
-        except AlreadyExistsError:
-            raise Overtaken from None
-        except (BaseError, OSError) as error:
-            raise s3.explained(error, self._title) from None
+        answer = self._ask(
+            "PUT", f"{name}.{self._format}", body=as_bytes(rows, self._format),
+            headers={"if-none-match": "*", **self._metadata(batch)})
+        if answer.status in ALREADY_THERE:
+            raise Overtaken
+        self._require_success(answer)
 
     def rest(self) -> None:
         return
@@ -69,8 +69,8 @@ class ObjectWriter:
     def close(self) -> None:
         return
 
-    def _attributes(self, batch: Batch) -> Mapping[str, str]:
-        kind = {"Content-Type": _TYPES[self._format]}
+    def _metadata(self, batch: Batch) -> Mapping[str, str]:
+        kind = {"content-type": _TYPES[self._format]}
         return kind if batch.again else {**kind, UNTIL: str(batch.until)}
 
     def _name(self, after: Offset) -> str:
@@ -78,33 +78,48 @@ class ObjectWriter:
 
     def _look(self, noted: Offset) -> Offset | None:
         """The last block that is in an object, of those that begin where the sink is known to be, or behind it."""
-        from obstore.exceptions import BaseError
-
-        try:
-            name = self._newest(self._name(noted))
-            if not name:
-                return None if noted == START else noted
-            attributes: Any = self._bucket.get(name).attributes
-        except (BaseError, OSError) as error:
-            raise s3.explained(error, self._title) from None
-        return Offset(attributes[UNTIL])
-
+        name = self._newest(self._name(noted))
+        if not name:
+            return None if noted == START else noted
+        answer = self._ask("HEAD", name)
+        if answer.status == 404:  # it was taken away since it was listed
+            raise s3.explained("", self._title)
+        self._require_success(answer)
+        until = answer.headers.get(UNTIL, "")
+        if not re.fullmatch(r"\d{1,19}-\d{1,19}", until):
+            raise SinkRefused(f"{self._title} has an object of this sink's name that it did not write.",
+                              remedy=f"Move {name} elsewhere.")
+        return Offset(until)
 
     def _newest(self, after: str) -> str:
-        """The last of the sink's objects behind a name; "" for none. Names come in their order, ours side by side."""
+        """The last of the sink's objects behind a name; "" for none. Names come in their order."""
         ours = re.compile(re.escape(self._base) + r"-\d{20}\.\w+")
-        newest, behind, deadline = "", 0, time.monotonic() + LOOK_S
-        # A prefix here is a folder, not the beginning of a name.
-        for entries in self._bucket.list(self._folder or None, offset=after, chunk_size=100):
-            for entry in entries:
-                if not ours.fullmatch(entry["path"]):
+        newest, deadline = "", time.monotonic() + LOOK_S
+        try:
+            for behind, listed in enumerate(objects_of(self._bucket, f"{self._base}-", after=after, writes=True)):
+                if behind > MOST_BEHIND or time.monotonic() > deadline:
+                    raise SinkAway(f"{self._title} lists objects of this sink without end.",
+                                   remedy="See to the store; it is tried again by itself.")
+                if not ours.fullmatch(listed.key):
                     return newest
-                newest = entry["path"]
-            behind += len(entries)
-            if behind > MOST_BEHIND or time.monotonic() > deadline:
-                raise SinkAway(f"{self._title} lists objects of this sink without end.",
-                               remedy="See to the store; it is tried again by itself.")
+                newest = listed.key
+        except NotListed as error:
+            raise s3.explained_status(error.status, error.text, self._title) from None
         return newest
+
+    def _ask(self, method: str, key: str, **more: Any) -> HttpAnswer:
+        """An answer over a connection of its own: one that was kept may have ended, and nothing is put twice."""
+        line = line_to(self._bucket, writes=True)
+        try:
+            return ask_bucket(line, self._bucket, method, key, most_bytes=ANSWER_BYTES, **more)
+        except Unanswered:
+            raise s3.explained("", self._title) from None
+        finally:
+            line.close()
+
+    def _require_success(self, answer: HttpAnswer) -> None:
+        if not 200 <= answer.status < 300:
+            raise s3.explained_status(answer.status, answer.body.decode(errors="replace"), self._title)
 
 
 def as_bytes(rows: pa.Table, format: str) -> bytes:

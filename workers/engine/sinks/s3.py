@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
+from workers.engine.bucket_requests import BucketAddress
 from workers.library.live_sinks import require_s3
+from workers.library.reach import host_and_port
 
 from .contract import SinkAway, SinkRefused
 
@@ -19,6 +22,8 @@ _REFUSALS = {
     "403": ("The service does not let the access key write there.", "Let it read, list and put objects."),
     "PermanentRedirect": ("The bucket is in another region.", "Name its region."),
 }
+_STATUSES = {301: "PermanentRedirect", 307: "PermanentRedirect", 401: "Forbidden", 403: "Forbidden",
+             404: "NoSuchBucket"}
 _NO_ROOM = ("No space left", "XMinioStorageFull", "QuotaExceeded")
 
 
@@ -34,24 +39,22 @@ def delta_options(config: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def bucket_of(config: Mapping[str, Any]) -> Any:
-    """The bucket as ``obstore`` reaches it; raises where it may not be reached."""
-    from datetime import timedelta
-
-    from obstore.store import S3Store
-
+def bucket_of(config: Mapping[str, Any]) -> BucketAddress:
+    """The bucket that a config names; raises where it may not be reached."""
     require_s3(config)
-    return S3Store(
-        config["bucket"], endpoint=config["endpoint"], region=config["region"], access_key_id=config["access_key"],
-        secret_access_key=config["secret_key"], conditional_put="etag",
-        client_options={"allow_http": config["endpoint"].startswith("http://"), "connect_timeout": f"{CONNECT_S}s",
-                        "timeout": f"{REQUEST_S}s"},
-        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=RETRY_S)})
+    endpoint = urlsplit(config["endpoint"])
+    return BucketAddress(
+        endpoint.scheme, *host_and_port(endpoint.netloc, usual_port=80 if endpoint.scheme == "http" else 443),
+        config["bucket"], config["region"], config["access_key"], config["secret_key"])
 
 
-def explained(error: Exception, target: str) -> SinkAway | SinkRefused:
-    """An error with a table or a bucket, in words of ours."""
-    text = str(error)
+def explained_status(status: int, text: str, target: str) -> SinkAway | SinkRefused:
+    """Say the same of an answer that is no success; what it says counts, else its status."""
+    return explained(text if any(sign in text for sign in _REFUSALS) else f"{text} {_STATUSES.get(status, '')}", target)
+
+
+def explained(text: str, target: str) -> SinkAway | SinkRefused:
+    """Say in words of ours what is said of an error with a table or a bucket."""
     if any(sign in text for sign in _NO_ROOM):
         return SinkAway(f"{target} has no room left.", remedy="Make room there; it is tried again by itself.")
     for sign, (cause, remedy) in _REFUSALS.items():
