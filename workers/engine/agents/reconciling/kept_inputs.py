@@ -49,8 +49,8 @@ class KeptInputs:
 
 
 def _has_too_much(info: ChannelInfo, fragment: str) -> bool:
-    kept = _block(info, keys.copies_reader(fragment))
-    blocks = 0 if kept is None else max(0, (_block(info, fragment) or kept) - kept)
+    oldest = _block(info, keys.copies_reader(fragment))
+    blocks = 0 if oldest is None else max(0, (_block(info, fragment) or oldest) - oldest)
     return blocks > MOST_BLOCKS or blocks * info.block_bytes > LIVE_CAPACITY_BYTES
 
 
