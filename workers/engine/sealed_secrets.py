@@ -28,6 +28,7 @@ from workers import broker_client
 from workers.engine.channels import keys
 
 KEY_FILE, COPY_FILE = "secrets_key", "secrets.json"
+_LEAST_TOLD = 3  # characters of a secret: as few stand in many words
 _opened: set[str] = set()  # values that this process knows: no message may show them
 _ask: Callable[[str, str], str] | None = None  # of a process that has no key: who opens for it
 
@@ -119,12 +120,21 @@ def references_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """The text without any secret that this process has opened, as it is or within JSON."""
+    """The text without any secret that this process has opened, as it is or within JSON, nor the beginning of one at
+    its end, where it was cut."""
     for value in sorted(_opened.copy(), key=len, reverse=True):
-        if len(value) > 3:
+        if len(value) > _LEAST_TOLD:
             for form in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
-                text = text.replace(form, "•••")
+                text = _without_end(text.replace(form, "•••"), form)
     return text
+
+
+def _without_end(text: str, form: str) -> str:
+    begin = form[:_LEAST_TOLD + 1]
+    at = text.find(begin, max(0, len(text) - len(form)))
+    while at >= 0 and not form.startswith(text[at:]):
+        at = text.find(begin, at + 1)
+    return text if at < 0 else f"{text[:at]}•••"
 
 
 def _sealed(field: str, broker: redis.Redis, copy: Path) -> str:

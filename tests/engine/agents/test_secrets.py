@@ -135,6 +135,9 @@ def test_no_message_of_this_process_shows_what_it_opened(broker, tmp_path):
     publish(broker, {"city/hook": Vault(tmp_path).seal(VALUE)})
     open_here(tmp_path, token=REFERENCE)
     assert VALUE not in redacted(f"Bearer {VALUE} was refused")
+    for cut in range(4, len(VALUE)):
+        assert redacted(f"{VALUE[0]}: Bearer {VALUE[:cut]}") == f"{VALUE[0]}: Bearer •••", "where a message is cut"
+    assert redacted(f"{VALUE[:6]} is not it") == f"{VALUE[:6]} is not it"
     assert VALUE not in str(FragmentFailed(f"task post: NotPosted: {VALUE}"))
 
 
