@@ -26,9 +26,9 @@ from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
 from scheduler.model.wave_elements import wave_elements
-from tests.written_blocks import read_blocks
+from tests.written_blocks import block_rows, read_blocks
 from workers.engine import desired_publishing, observed
-from workers.engine.channels import block_codec, keys
+from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.jvm import build
 from workers.engine.wave_publishing import publish_waves
@@ -278,7 +278,7 @@ class Hosts(Watched):
 @lru_cache(8_192)
 def _rows_of(block: bytes) -> list[dict[str, Any]]:
     """A block's events. Who waits for one more reads the whole channel again and again, and decodes what is new."""
-    return block_codec.block_rows(block)
+    return block_rows(block)
 
 
 def _end(processes: Sequence[psutil.Process], *, after_s: float = 5.0) -> None:
