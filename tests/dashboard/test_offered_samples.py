@@ -47,7 +47,7 @@ def test_samples_of_which_most_runs_come_first_and_say_what_the_preview_says(wor
     assert len({offer.sample.slug for offer in offered if offer.in_estate}) >= 4
     for offer in offered[:2]:
         preview = preview_submission(viewer, team=world.city, text=offer.sample.text, format="yaml")
-        assert preview["reused"] == offer.in_estate > 0
+        assert preview.reused == offer.in_estate > 0
 
 
 @pytest.mark.django_db

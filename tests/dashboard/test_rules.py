@@ -355,7 +355,7 @@ def test_a_held_plan_looks_at_roles_when_it_is_enacted(world: World) -> None:
     held.refresh_from_db()
     assert (held.status, held.held) == ("pending", None)
     [entry] = AuditEntry.objects.filter(verb="proposal.enact_held")
-    assert "or others are asked as well: city" in entry.details["why"]
+    assert "or further teams are asked: city" in entry.details["why"]
     assert held in awaiting(viewer_of(world.ana))
 
 
