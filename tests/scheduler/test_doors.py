@@ -86,7 +86,7 @@ def test_an_interval_has_some_time(kind: type, bounds: dict[str, object]) -> Non
 
 def test_traffic_is_of_bundles_that_there_are_and_they_are_on_slots() -> None:
     bundles = {"a": PlacedBundle("a", "n1/0", 0.1)}
-    with pytest.raises(ValueError, match="traffic is said of b"):
+    with pytest.raises(ValueError, match="traffic names b"):
         Deployment(bundles, ("n1/0",), {("a", "b"): 1.0})
     with pytest.raises(ValueError, match="a is on n1/0"):
         Deployment(bundles, ("n2/0",))

@@ -216,7 +216,7 @@ class ConnectorHost:
             awaited = self._awaited_sources[task] = ConnectorReport(STARTING, _now_ms())
         token = self._store.open(
             task, prepared.layout, known_readers=source.known_readers, node=self._settings.node,
-            by_force=phase is Phase.OWN and self._store.holding.may_be_forced(
+            by_force=phase is Phase.OWN and self._store.leases.may_be_forced(
                 task, waited_ms=_now_ms() - awaited.since_ms))
         if token is None:
             return False

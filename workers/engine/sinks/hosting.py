@@ -157,7 +157,7 @@ class Sinks:
         """Begin a sink, once no other node holds it."""
         now_ms, channel = _now_ms(), sink.channel
         since_ms = self._awaited_since_ms.get(channel, now_ms) if phase is Phase.OWN else now_ms
-        by_force = phase is Phase.OWN and self._store.holding.may_be_forced(channel, waited_ms=now_ms - since_ms)
+        by_force = phase is Phase.OWN and self._store.leases.may_be_forced(channel, waited_ms=now_ms - since_ms)
         if self._begin(sink, by_force=by_force):
             self._awaited_since_ms.pop(channel, None)
         else:
