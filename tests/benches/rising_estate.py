@@ -22,6 +22,7 @@ import redis
 from tests.benches.rising_rate import RECORDING, require_counts
 from tests.benches.sides import ALL_EVENTS
 from tests.benches.slow_count import SLOW_COUNT, WORD_S
+from tests.written_blocks import read_blocks
 
 if TYPE_CHECKING:
     from scheduler.controllers.loop_values import Policy
@@ -167,8 +168,8 @@ def _looks_and_rows(dataflow: str, words: int, *, within_s: float) -> tuple[list
         if time.time() > warm_s:
             _let("adaptation", Policy(ACTS, 20, 100, COOL_DOWN_S))
             warm_s = ends_s
-    blocks = Channels(broker).read_blocks(
-        estate.channel_of(estate.submitted[dataflow].running["out"]), count=ALL_EVENTS)
+    blocks = read_blocks(
+        Channels(broker), estate.channel_of(estate.submitted[dataflow].running["out"]), count=ALL_EVENTS)
     return looks, [row for _, of_block in blocks for row in of_block]
 
 
