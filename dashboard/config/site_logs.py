@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from scheduler.model.positions import TURNS
+
 _SHARED = (
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
@@ -20,7 +22,7 @@ _SHARED = (
 QUIET_S = 60.0
 LONGEST_TOLD = 300
 # What a terminal obeys, and what turns the direction of text: a path or an answer of another system may have it.
-_UNSHOWN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSHOWN = re.compile(f"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f{TURNS}]")
 
 
 class Quietly(logging.Filter):

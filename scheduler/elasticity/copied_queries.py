@@ -17,6 +17,7 @@ ON_ITS_WAY = "a copy is on its way"
 TOO_FEW_NODES = "there are too few other nodes"
 NO_ROOM = "no other node has room for it"
 BEHIND = "it is behind, and others need its stream"
+UNDONE = "its last batch is to be repeated on its node"  # of a paused reader of a live source, which passes over none
 TOO_MUCH_COMES = "too much comes in between two copies"
 NO_BATCH = "it has done no batch yet"  # so it has no state, and is to have no copy
 CHANGING_HANDS = "its keys are changing hands"  # until others have begun with them, nobody goes on from a copy

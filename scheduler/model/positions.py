@@ -13,7 +13,8 @@ from .errors import Problem
 MAX_PROBLEMS = 200
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 # Characters that show a text in another order than it has: who reviews it would read another text than runs.
-TURNING = re.compile("[\u202a-\u202e\u2066-\u2069]")
+TURNS = "\u202a-\u202e\u2066-\u2069"
+TURNING = re.compile(f"[{TURNS}]")
 TURNED = (
     "The text holds a character that turns the direction of text.", "Remove it: reviewers would read another text.")
 _LONGEST_LIST = 20  # names that a message lists

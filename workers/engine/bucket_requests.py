@@ -88,10 +88,8 @@ def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: in
 
     Raises
     ------
-    Unanswered
-        No whole answer came.
-    InvalidConfig
-        The store's name leads to where nothing may be asked.
+    Unanswered, InvalidConfig
+        As `ask_bucket` does.
     """
     headers = {"range": f"bytes={start}-{end - 1}", **({"if-match": tag} if tag else {})}
     return ask_bucket(line, address, "GET", key, headers=headers, most_bytes=end - start)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.contracts.moments import LATEST_MS
-
-MOST_DIGITS = 15  # of a moment in ms
+from workers.engine.slot_values import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +25,7 @@ class KeptLetter:
     def of(cls, entry: bytes, fields: Mapping[bytes, bytes]) -> KeptLetter:
         """An entry of the stream that keeps them, as a connector host wrote it: what it lacks is empty, and a time
         that is none is that of 1970."""
-        at_ms, reason, place = (fields.get(name, b"").decode(errors="replace") for name in (b"t", b"reason", b"place"))
-        is_moment = at_ms.isdecimal() and len(at_ms) <= MOST_DIGITS
+        reason, place = (fields.get(name, b"").decode(errors="replace") for name in (b"reason", b"place"))
         return cls(
-            entry.decode(), min(int(at_ms), LATEST_MS) if is_moment else 0, reason, place, fields.get(b"sample", b""),
+            entry.decode(), min(count_of(fields.get(b"t")) or 0, LATEST_MS), reason, place, fields.get(b"sample", b""),
             fields.get(b"b", b""))

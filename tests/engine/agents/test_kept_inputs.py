@@ -9,7 +9,7 @@ from scheduler.elasticity.copied_queries import BEHIND, TOO_MUCH_COMES
 from scheduler.model.dataflow import Task
 from workers.engine.agents.reconciling import kept_inputs
 from workers.engine.agents.reconciling.kept_inputs import AGAIN_MS, KeptInputs
-from workers.engine.channels import keys
+from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 
 from ..channels.played_redis import PlayedRedis
@@ -45,10 +45,14 @@ def test_a_live_source_keeps_so_much_and_no_more_and_is_tried_again_later(
     assert inputs.why_not_kept(fragment, now_ms=AGAIN_MS) == ""
 
 
-def test_a_live_source_whose_blocks_wait_for_others_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_inputs, "MOST_BLOCKS", 99)
-    broker = stands(LIVE, capacity=0)
-    assert KeptInputs(Channels(broker)).why_not_kept(reading(LIVE, shared=True), now_ms=0) == ""
+def test_a_live_source_that_others_need_keeps_nothing_for_who_is_behind() -> None:
+    for count, why in ((5, ""), (6, BEHIND)):
+        broker = stands(LIVE, capacity=10)
+        names, token = [key(LIVE) for key in (keys.channel, keys.meta, keys.readers)], Channels(broker).take_fence(LIVE)
+        for number in range(2, 101 + count):
+            scripts.run(broker, "write", names, [token, number, 0, 1, b"block", 0])
+        assert KeptInputs(Channels(broker)).why_not_kept(reading(LIVE, shared=True), now_ms=0) == why
+        assert KeptInputs(Channels(broker)).why_not_kept(reading(LIVE), now_ms=0) == "", "nobody else needs it"
 
 
 def test_who_goes_on_from_disk_keeps_nothing() -> None:

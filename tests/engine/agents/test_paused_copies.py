@@ -14,7 +14,7 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from scheduler.elasticity.copied_queries import why_not_copied
+from scheduler.elasticity.copied_queries import UNDONE, why_not_copied
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.node_files.node_store import CopyWishes, NodeStore
@@ -272,6 +272,16 @@ def test_what_rests_has_nothing_to_repeat(change: dict[str, object]) -> None:
     resting = replace(BEFORE, **change)
     assert not why_not_copied(resting, TYPES)
     assert why_not_copied(replace(resting, active=1), TYPES)
+
+
+def test_a_batch_of_a_live_source_that_is_not_done_is_repeated_on_its_node(tmp_path: Path) -> None:
+    for channel, survives in ((STREAM, 2), (LIVE, 0)):
+        world = World(tmp_path / channel, dies_at=0, channel=channel)
+        (world.stores["n1"].checkpoint(BEFORE.id) / "commits" / str(LAST)).unlink()
+        world.stores["n1"].record_pause(BEFORE.id, paused=True)  # it was given up
+        world.goes_on(("n1", "n2", "n3"))
+        report = world.sides["n1"].copies.facts_of(BEFORE.id)
+        assert (report["survives"], report.get("not_copied")) == (survives, UNDONE if channel == LIVE else None)
 
 
 @pytest.mark.parametrize("dies_at", range(1, 6))

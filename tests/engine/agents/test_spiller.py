@@ -17,6 +17,7 @@ from workers.engine.agents.supervising.spiller import Terms, shared_inputs
 from workers.engine.channels import keys
 from workers.engine.channels.spill import ChannelSpill, SpilledBlock
 
+from . import spilled_world
 from .spilled_world import CAPACITY, CHANNEL, HOLD_MS, World, step
 
 
@@ -91,6 +92,27 @@ def test_a_channel_that_nobody_else_needs_is_left_to_its_back_pressure(tmp_path:
         world.write()
         world.turn()
     assert world.written == CAPACITY + 1 and not list(tmp_path.rglob("*.blocks"))
+
+
+def test_what_a_live_source_keeps_for_copies_holds_nobody_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spilled_world, "CHANNEL", "in-s.0")
+    world = World(tmp_path)
+    world.channels.join("in-s.0", keys.copies_reader("fast"), where=START)
+    for _ in range(5 * CAPACITY):
+        assert world.write()
+        for reader in ("slow", "fast"):
+            world.take(reader, 3)
+            world.commit(reader)
+        world.turn()
+    assert world.info().blocks == world.written and not world.info().spills
+    for _ in range(200):
+        world.write()
+        world.take("fast", 5)
+        world.commit("fast")
+        world.turn()
+    assert world.info().spills and world.written > 180 + 5 * CAPACITY, "who is slow goes on from disk, as without them"
+    world.channels.unregister("in-s.0", keys.copies_reader("fast"))
+    world.finish()
 
 
 def test_a_full_spill_is_told_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -126,11 +126,13 @@ def test_what_is_kept_for_copies_takes_no_room_from_what_waits(store, broker, mo
     channels.join(name, keys.copies_reader("r"), where=channels.info(name).last)
     for number in range(9):
         write(store, b'{"a": 1}', first=number, token=token)
-    assert store.is_full("t")
+    assert store.is_full("t") and channels.info(name).is_full
     with pytest.raises(Full):
         write(store, b'{"a": 1}', first=9)
+    channels.spill(name, "r", channels.info(name).last)
+    assert not store.is_full("t") and not channels.info(name).is_full, "its node has on disk what waited"
     channels.commit(name, "r", channels.info(name).last)
-    assert channels.info(name).blocks == 9 and not store.is_full("t")
+    assert channels.info(name).blocks == 9 and not store.is_full("t") and not channels.info(name).is_full
     write(store, b'{"a": 1}', first=9)
 
 

@@ -75,9 +75,24 @@ class ChannelInfo:
         return offset if skip is None else skip.after(offset)
 
     @property
+    def holders(self) -> dict[str, Offset]:
+        """By reader, the entry behind which it holds blocks back here: its node has on disk what is before. What copies
+        of a reader's state keep holds no live source back."""
+        is_live = keys.is_intake(self.channel)
+        return {reader: max(offset, self.spills.get(reader, offset)) for reader, offset in self.readers.items()
+                if not is_live or keys.copied_by(reader) == reader}
+
+    @property
+    def filling(self) -> int:
+        """The number of blocks that take room: those that a live source keeps for copies do not (``lua/trim.lua``)."""
+        if not keys.is_intake(self.channel) or not self.holders:
+            return self.blocks
+        return min(self.blocks, max(0, self.last.block - min(self.holders.values()).block))
+
+    @property
     def is_full(self) -> bool:
         """True where whoever writes it must wait."""
-        return self.blocks > self.capacity + self.retain
+        return self.filling > self.capacity + self.retain
 
 
 def info_of(channel: str, meta: dict, blocks: int, readers: dict) -> ChannelInfo | None:

@@ -135,10 +135,7 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
 
 
 def _copy_at_rest(snapshot: Snapshot, action: CopyState) -> Instructions:
-    progress = snapshot.records.progress
-    # Of a live source nothing is passed over: a batch that is not done is to be repeated here.
-    is_left_over = not progress.is_done and any(map(keys.is_intake, progress.offsets))
-    if snapshot.has_query or not action.holders or is_left_over:
+    if snapshot.has_query or not action.holders:
         return ()
     savepoint = left_at_rest(snapshot.records, action.fragment)
     names = tuple(keys.copy_name(snapshot.id, node) for node in action.holders)

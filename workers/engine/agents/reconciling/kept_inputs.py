@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment
-from scheduler.contracts.offsets import Offset
 from scheduler.elasticity.copied_queries import BEHIND, TOO_MUCH_COMES
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import entry_of
 from workers.engine.channels.channel_config import LIVE_CAPACITY_BYTES
 from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.channel_registry import Channels
@@ -29,31 +27,26 @@ class KeptInputs:
 
         Copies hold nobody back: a stream that others need is half full until it is a quarter full, and a slow reader
         goes on from its node's disk, where no other node could read on. What a live source keeps for them takes no room
-        from what waits there, and has bounds of its own, in blocks and bytes; for five minutes after those were reached
-        nothing is kept.
+        there, and has bounds of its own, in blocks and bytes; for five minutes after those were reached nothing is
+        kept.
         """
-        live = [item.channel for item in fragment.inputs if keys.is_intake(item.channel)]
-        shared = [item.channel for item in fragment.inputs if item.shared and item.channel not in live]
-        infos, _ = self._channels.look([*live, *shared]) if live or shared else ({}, {})
-        if any(_has_too_much(info, fragment.id) for name, info in infos.items() if name in live):
+        shared = {item.channel for item in fragment.inputs if item.shared}
+        names = [item.channel for item in fragment.inputs if item.shared or keys.is_intake(item.channel)]
+        infos, _ = self._channels.look(names) if names else ({}, {})
+        if any(_has_too_much(info, fragment.id) for name, info in infos.items() if keys.is_intake(name)):
             self._over_until_ms[fragment.id] = now_ms + AGAIN_MS
         if now_ms < self._over_until_ms.get(fragment.id, 0):
             return TOO_MUCH_COMES
         self._over_until_ms.pop(fragment.id, None)
         share = 4 if fragment.id in self._crowded else 2
         is_crowded = any(
-            fragment.id in info.spills or (name in shared and info.blocks > info.retain + info.capacity // share)
+            fragment.id in info.spills or (name in shared and info.filling > info.retain + info.capacity // share)
             for name, info in infos.items())
         (self._crowded.add if is_crowded else self._crowded.discard)(fragment.id)
         return BEHIND if is_crowded else ""
 
 
 def _has_too_much(info: ChannelInfo, fragment: str) -> bool:
-    oldest = _block(info, keys.copies_reader(fragment))
-    blocks = 0 if oldest is None else max(0, (_block(info, fragment) or oldest) - oldest)
+    kept_from = info.readers.get(keys.copies_reader(fragment))
+    blocks = 0 if kept_from is None else max(0, info.readers.get(fragment, kept_from).block - kept_from.block)
     return blocks > MOST_BLOCKS or blocks * info.block_bytes > LIVE_CAPACITY_BYTES
-
-
-def _block(info: ChannelInfo, reader: str) -> int | None:
-    offset: Offset | None = info.readers.get(reader)
-    return None if offset is None else entry_of(offset)[0]

@@ -19,7 +19,7 @@ import redis
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from scheduler.elasticity.copied_queries import CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
+from scheduler.elasticity.copied_queries import CHANGING_HANDS, NO_BATCH, UNDONE, why_fewer, why_not_copied
 from scheduler.elasticity.query_copies import BatchCopy, copied_places, counting_copies, lacked_batches
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
@@ -157,14 +157,16 @@ class QueryCopies:
         counting = counting_copies(
             [BatchCopy(node, report.batch, report.places) for node, report in reports.items()],
             set(wishes.living) - {self._node_store.node}, kept_from=kept_from(self._broker, fragment.id))
-        never = "" if nodes else why_not_copied(fragment, self._task_types)
+        progress = self._store.progress(fragment.id)
+        is_undone = not progress.is_done and any(map(keys.is_intake, progress.offsets))
+        never = UNDONE if is_undone else "" if nodes else why_not_copied(fragment, self._task_types)
         lacking = {"not_copied": never or self._why_fewer(nodes, wishes.living)} if len(counting) < self._most else {}
         self._facts[fragment.id] = {
             "survives": len(counting), "copies": 0 if never else self._most, "held_by": tuple(counting),
             "copied_at_ms": min((reports[node].at_ms for node in counting), default=None), **lacking}
-        batches = self._batches_before(fragment.id) + self._store.progress(fragment.id).batch + 1
+        batches = self._batches_before(fragment.id) + progress.batch + 1
         due = tuple(
-            node for node in nodes if (node not in reports or reports[node].batch < batches)
+            node for node in nodes if not is_undone and (node not in reports or reports[node].batch < batches)
             and not self._send_next(keys.copy_name(fragment.id, node)).is_on_its_way)
         for node in set(due) - reports.keys():
             self._sender.drop(keys.copy_name(fragment.id, node))  # if it was there it is gone: all goes again

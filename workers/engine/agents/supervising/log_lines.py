@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Any
 
 from scheduler.contracts.logs import ERROR, INFO, WARNING, LogLine
+from scheduler.model.positions import TURNS
 
 LONGEST = 4_000  # characters of a line that are kept
 _LEVELS = {
@@ -20,7 +21,7 @@ _LEVELS = {
     "critical": ERROR, "fatal": ERROR}
 _THREAD = re.compile(r"stream execution thread for (\S+) \[id")  # Spark names it after the query
 # What a terminal obeys, what turns the direction of text, and halves of characters, which JSON cannot hold.
-_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSHOWN = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f{TURNS}\ud800-\udfff]")
 _TOLD_ELSEWHERE = {
     "event", "level", "timestamp", "node", "slot", "fragment", "task", "connector", "sink", "thread", "logger",
     "exception"}

@@ -205,13 +205,13 @@ class Spiller:
 
     def _holds_back(self, info: ChannelInfo, needs_from: Offset) -> bool:
         """Whether nobody reads more slowly, and the channel is more than half full of what this one needs."""
-        slowest = min(max(offset, info.spills.get(name, offset)) for name, offset in info.readers.items())
-        return needs_from < info.last and needs_from <= slowest and info.blocks > info.retain + info.capacity // 2
+        return needs_from < info.last and needs_from <= min(info.holders.values()) and (
+            info.filling > info.retain + info.capacity // 2)
 
     def _take(self, info: ChannelInfo, reader: str, needs_from: Offset, state: _State, now_ms: int) -> Offset:
         """Take to disk what the reader needs, until the channel is a quarter full; up to where it is there then."""
         spill = self._spills.setdefault(info.channel, ChannelSpill(self._folder / info.channel))
-        after, blocks_due, state.refused = needs_from, info.blocks - info.retain - info.capacity // 4, ""
+        after, blocks_due, state.refused = needs_from, info.filling - info.retain - info.capacity // 4, ""
         while blocks_due > 0:
             state.refused = self._why_full(info.channel, reader)
             if state.refused:

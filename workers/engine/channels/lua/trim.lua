@@ -29,37 +29,42 @@ local function events_of(entry)
   return 0
 end
 
--- The newest entry that nobody needs here any more: the slowest reader's, or the very last where nobody reads. A reader
--- needs nothing here of what its node has on disk for it (`spill:<reader>`). With more readers than there can be all is
--- needed.
-local function released(meta, readers)
-  if redis.call('HLEN', readers) > most_readers then return '0-0' end
-  local slowest = redis.call('HGET', meta, 'last') or '0-0'
+-- The slowest reader's place; nil where nobody reads. A reader needs nothing here of what its node has on disk for it
+-- (`spill:<reader>`). Readers whose names end with `without` do not count.
+local function slowest_of(meta, readers, without)
   local places = redis.call('HGETALL', readers)
-  if #places == 0 then return slowest end
+  if #places == 0 then return nil end
   local marks = {}
   for i = 1, #places, 2 do marks[#marks + 1] = 'spill:' .. places[i] end
-  local spilled = redis.call('HMGET', meta, unpack(marks))
+  local spilled, slowest = redis.call('HMGET', meta, unpack(marks)), nil
   for i = 2, #places, 2 do
     local place, mark = places[i], spilled[i / 2]
-    if mark and less(place, mark) then place = mark end
-    if less(place, slowest) then slowest = place end
+    if not without or string.sub(places[i - 1], -#without) ~= without then
+      if mark and less(place, mark) then place = mark end
+      if not slowest or less(place, slowest) then slowest = place end
+    end
   end
   return slowest
 end
 
+-- The newest entry that nobody needs here any more: the slowest reader's, or the very last where nobody reads. With more
+-- readers than there can be all is needed.
+local function released(meta, readers)
+  if redis.call('HLEN', readers) > most_readers then return '0-0' end
+  local last = redis.call('HGET', meta, 'last') or '0-0'
+  local slowest = slowest_of(meta, readers)
+  return slowest and less(slowest, last) and slowest or last
+end
+
 -- The reason why a live source's channel takes no more, '' where it does: too many blocks wait there for a reader, or
--- too many bytes by the usual size of blocks (`block`). Those that copies of a reader's state keep take no room.
+-- too many bytes by the usual size of blocks (`block`). Those that copies of a reader's state keep take no room, as
+-- `ChannelInfo.filling` has it.
 local function why_full(stream, meta, readers, most_bytes)
   if redis.call('EXISTS', 'weir:crowded') == 1 then return 'the broker is nearly full' end
   local settings = redis.call('HMGET', meta, 'capacity', 'block', 'last')
-  local blocks, last = redis.call('XLEN', stream), parts(settings[3] or '0-0')
-  local places = redis.call('HLEN', readers) <= most_readers and redis.call('HGETALL', readers) or {}
-  local waiting
-  for i = 1, #places, 2 do
-    if string.sub(places[i], -7) ~= '~copies' then waiting = math.max(waiting or 0, last - parts(places[i + 1])) end
-  end
-  blocks = math.min(blocks, waiting or blocks)
+  local blocks = redis.call('XLEN', stream)
+  local slowest = redis.call('HLEN', readers) <= most_readers and slowest_of(meta, readers, '~copies')
+  if slowest then blocks = math.min(blocks, math.max(0, parts(settings[3] or '0-0') - parts(slowest))) end
   local is_full = blocks > tonumber(settings[1] or 0) or blocks * tonumber(settings[2] or 0) > most_bytes
   return is_full and 'it is full' or ''
 end
